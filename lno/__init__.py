@@ -1,0 +1,28 @@
+"""Learn maps between functions: any points in, any points out.
+
+>>> import lno
+>>> sorted(lno.models.MODELS)
+['lno']
+"""
+
+__version__ = "0.1.0"
+
+from lno import models
+from lno.data import Fields, Spec
+from lno.data.observe import Intervals, RandomRatio, Window
+from lno.operator import Operator
+from lno.tasks import Completion, Steady
+from lno.training.recipe import Recipe
+
+__all__ = [
+    "Completion",
+    "Fields",
+    "Intervals",
+    "Operator",
+    "RandomRatio",
+    "Recipe",
+    "Spec",
+    "Steady",
+    "Window",
+    "models",
+]

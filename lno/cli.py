@@ -1,0 +1,141 @@
+"""The `lno` command: thin, every command is a function elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+import lno
+
+app = typer.Typer(
+    name="lno",
+    help="Learn maps between functions: any points in, any points out.",
+    epilog="Begin with: lno quickstart",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+
+@app.callback(invoke_without_command=True)
+def common(
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[bool, typer.Option(help="Show the whole traceback of an error.")] = False,
+) -> None:
+    """Learn maps between functions: any points in, any points out."""
+    if version:
+        out.print(f"lno {lno.__version__}")
+        raise typer.Exit
+
+
+@app.command(epilog="Example: lno quickstart --out /tmp/first-look")
+def quickstart(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for what it writes.")] = Path(
+        "quickstart"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Decides data, weights and sensors.")] = 0,
+    results: Annotated[
+        Path | None, typer.Option(help="Also record the run in this ledger.")
+    ] = None,
+) -> None:
+    """Train a small operator and look at what it does: about four minutes on two CPU cores."""
+    from lno.experiments import quickstart as example
+
+    err.print("Learning to see a whole field from a few sensors (Burgers' equation).")
+    comparisons = example.quickstart(folder, seed, results)
+    table = Table(
+        "observed", "sensors", "LNO error", "RBF error", title="relative MAE, unseen samples"
+    )
+    for c in comparisons:
+        learned, classical = (f"{100 * e['relative_mae']:.2f} %" for e in c.errors())
+        table.add_row(f"{100 * c.ratio:g} %", str(c.batch.x.shape[1]), learned, classical)
+    out.print(table)
+    out.print(f"Look at {folder / 'report.html'} in a browser. Then try:")
+    for command in example.next_commands(folder):
+        out.print(f"  {command}", soft_wrap=True)
+
+
+@app.command(epilog="Example: lno info quickstart/model.safetensors")
+def info(
+    file: Annotated[
+        Path | None, typer.Argument(help="A model or a data file; none: this machine.")
+    ] = None,
+) -> None:
+    """Say what a model or data file holds, or what this installation can use."""
+    from lno.commands import describe_file, describe_installation
+
+    for key, value in (describe_installation() if file is None else describe_file(file)).items():
+        out.print(f"{key:>14}  {value}", soft_wrap=True, markup=False)
+
+
+@app.command(
+    epilog="Example: lno predict model.safetensors sensors.csv --out field.csv --plot field.png"
+)
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file (.safetensors).")],
+    observed: Annotated[
+        Path, typer.Argument(help="Observations: .csv with named columns, or .h5.")
+    ],
+    result: Annotated[Path, typer.Option("--out", help="Predictions: .csv, .npz or .h5.")],
+    at: Annotated[Path | None, typer.Option(help="CSV of positions to predict at.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Predict on a regular grid of this shape, like 64x128.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the first sample (.png, .svg).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Predict a field from observations with a trained operator.
+
+    Without --at or --grid: on the grid of the training data, or at the observed points.
+    """
+    from lno.commands import predict_file
+
+    fields = predict_file(model, observed, result, at=at, grid=grid, plot=plot, device=device)
+    out.print(f"wrote {result}: {fields}", soft_wrap=True, markup=False)
+    if plot is not None:
+        out.print(f"wrote {plot}", soft_wrap=True, markup=False)
+
+
+def main() -> None:
+    """Run the command line; errors are one clear line and a non-zero exit code."""
+    warnings.showwarning = _show_warning
+    debug = "--debug" in sys.argv[1:]
+    try:
+        code = typer.main.get_command(app)(standalone_mode=False)
+    except KeyboardInterrupt:
+        err.print("\ninterrupted: nothing that was there before has changed")
+        sys.exit(130)
+    except Exception as error:
+        if hasattr(error, "show"):  # the parser's own errors know how to print themselves
+            error.show()
+            sys.exit(getattr(error, "exit_code", 2))
+        if debug:
+            traceback.print_exc()
+        else:
+            expected = isinstance(error, ValueError | OSError | RuntimeError | MemoryError)
+            kind = "" if expected else f"{type(error).__name__}: "
+            err.print(f"error: {kind}{error}", soft_wrap=True, markup=False)
+            if not expected:
+                err.print("This looks like a bug; 'lno --debug ...' shows where it comes from.")
+        sys.exit(1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_warning(message: Any, *_: Any, **__: Any) -> None:
+    err.print(f"warning: {message}", soft_wrap=True, markup=False)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""What the commands `lno info` and `lno predict` do: files in, files out."""
+
+from __future__ import annotations
+
+import platform
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lno import __version__
+from lno.config import to_dict
+from lno.data import Fields, columns
+from lno.data.tables import read_csv, write_csv
+from lno.files import replacing
+from lno.operator import Operator
+from lno.report import plots
+from lno.tasks import to_json
+from lno.training.device import hardware, pick_device
+
+
+def describe_installation() -> dict[str, str]:
+    """Versions and the device that would be used."""
+    return {
+        "lno": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": hardware(pick_device()),
+    }
+
+
+def describe_file(path: str | Path) -> dict[str, str]:
+    """What a model or data file holds, as lines of key and value."""
+    kind = Path(path).suffix
+    if kind in (".h5", ".hdf5"):
+        return _describe_fields(Fields.load(path))
+    if kind == ".safetensors":
+        return _describe_operator(Operator.load(path, device="cpu"))
+    raise ValueError(f"{path}: expected a model (.safetensors) or a data file (.h5)")
+
+
+def predict_file(
+    model: str | Path,
+    observed: str | Path,
+    result: str | Path,
+    *,
+    at: str | Path | None = None,
+    grid: str | None = None,
+    plot: str | Path | None = None,
+    device: str = "auto",
+) -> Fields:
+    """Predict from a file of observations; see `lno predict --help`."""
+    if Path(result).suffix not in (".csv", ".npz", ".h5"):
+        raise ValueError(f"cannot write {result}: expected a name ending in .csv, .npz or .h5")
+    operator = Operator.load(model, device)
+    names = operator.labels.names
+    if Path(observed).suffix in (".h5", ".hdf5"):
+        given = Fields.load(observed)
+        x, u = given.x, given.u
+    else:
+        table = read_csv(observed, [*names["x"], *names["u"]])
+        x, u = table[:, : len(names["x"])], table[None, :, len(names["x"]) :]
+    x_query, shape = _query(operator, at, grid)
+    fields = Fields(x, u, x_query)
+    y = operator.predict(fields)
+    answers = Fields(
+        fields.x,
+        fields.u,
+        x_query,
+        y,
+        grid=shape,
+        period=operator.normalizers.x.period,
+        names=names,
+        units=operator.labels.units,
+        frame=operator.labels.frame,
+        provenance={"model": operator.provenance},
+    )
+    _write(answers, Path(result))
+    if plot is not None:
+        _draw(answers, Path(plot))
+    return answers
+
+
+def _query(
+    operator: Operator, at: str | Path | None, grid: str | None
+) -> tuple[np.ndarray | None, tuple[int, ...] | None]:
+    """Query positions, and the grid that they form; None: the observed points."""
+    labels = operator.labels
+    if at is not None and grid is not None:
+        raise ValueError("--at and --grid both say where to predict: give one of them")
+    if at is not None:
+        return read_csv(at, labels.names["x"]), None
+    shape = labels.grid if grid is None else _shape(grid, len(labels.low))
+    if shape is None or len(shape) != len(labels.low):
+        return None, None
+    # A periodic coordinate's last point is one step before its first: keep that step.
+    axes = []
+    for k, (low, high, period) in enumerate(
+        zip(labels.low, labels.high, operator.normalizers.x.period, strict=True)
+    ):
+        if period is None:
+            axes.append(np.linspace(low, high, shape[k]))
+        else:
+            axes.append(low + period * np.arange(shape[k]) / shape[k])
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(prod(shape), -1), shape
+
+
+def _shape(text: str, axes: int) -> tuple[int, ...]:
+    parts = text.lower().split("x")
+    if len(parts) != axes or not all(p.isdigit() and int(p) > 0 for p in parts):
+        raise ValueError(
+            f"--grid {text}: expected {axes} numbers joined by x, like {'x'.join(['64'] * axes)}"
+        )
+    return tuple(int(p) for p in parts)
+
+
+def _write(answers: Fields, path: Path) -> None:
+    if path.suffix == ".h5":
+        answers.save(path)
+        return
+    if path.suffix == ".npz":
+        arrays: dict[str, Any] = {
+            "x": answers.x,
+            "u": answers.u,
+            "x_query": answers.x_query,
+            "y": answers.y,
+        }
+        ragged = [k for k, v in arrays.items() if not isinstance(v, np.ndarray)]
+        if ragged:
+            raise ValueError(f"samples differ in size ({ragged[0]}): write a .h5 file instead")
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.savez_compressed(file, **arrays)
+        return
+    if len(answers) != 1:
+        raise ValueError(f"a .csv file holds one sample, not {len(answers)}: use .npz or .h5")
+    sample = answers[0]
+    assert sample.y is not None
+    header = [*answers.names["x"], *answers.names["y"]]
+    write_csv(path, header, np.column_stack((sample.x_query, sample.y)))
+
+
+def _draw(answers: Fields, path: Path) -> None:
+    sample, grid = answers[0], answers.grid
+    if grid is None or len(grid) != 2 or sample.y is None:
+        raise ValueError("--plot draws grids in two coordinates: say --grid, like --grid 64x128")
+    low, high = sample.x_query.min(0), sample.x_query.max(0)
+    t, x = answers.names["x"]
+    plane = plots.Plane((t, x), tuple(low), tuple(high))
+    values = sample.y[:, 0].reshape(grid)
+    seen = (sample.x, sample.u[:, 0] if sample.u.shape[1] else np.zeros(len(sample.x)))
+    plots.save(plots.field_picture(plane, values, seen, answers.names["y"][0]), path)
+
+
+def _describe_fields(fields: Fields) -> dict[str, str]:
+    lines = {"data": repr(fields)}
+    for name in ("x", "u", "x_query", "y"):
+        column = fields.column(name)
+        if column is None or columns.channels(column) == 0:
+            continue
+        labels = fields.names["x" if name == "x_query" else name]
+        units = fields.units["x" if name == "x_query" else name]
+        flat = np.concatenate(list(columns.samples(column, len(fields))))
+        for k, (label, unit) in enumerate(zip(labels, units, strict=True)):
+            values = flat[:, k]
+            lines[f"{name}: {label}"] = (
+                f"{values.min():.6g} to {values.max():.6g} {unit}, mean {values.mean():.4g}, "
+                f"std {values.std():.4g}"
+            )
+    lines["grid"] = "none" if fields.grid is None else "×".join(map(str, fields.grid))
+    lines["period"] = str(fields.period)
+    lines["frame"] = fields.frame or "not given"
+    lines["provenance"] = str(fields.provenance)
+    lines["hash"] = fields.hash
+    return lines
+
+
+def _describe_operator(operator: Operator) -> dict[str, str]:
+    labels, origin = operator.labels, operator.provenance
+    period = operator.normalizers.x.period
+    box = ", ".join(
+        f"{name} {low:.4g} to {high:.4g}" + (f" (period {p:g})" if p else "")
+        for name, low, high, p in zip(
+            labels.names["x"], labels.low, labels.high, period, strict=True
+        )
+    )
+    inputs = ", ".join(labels.names["u"]) or "positions"
+    lines = {
+        "operator": f"{inputs} → {', '.join(labels.names['y'])}",
+        "model": f"{operator.kind}, {operator.parameters:,} weights",
+        "config": str(to_dict(operator.model.config)),
+        "task": str(to_json(operator.task)),
+        "trained in": box,
+        "frame": labels.frame or "not given",
+    }
+    if "data" in origin:
+        data = {k: v for k, v in origin["data"].items() if k != "hash"}
+        lines["data"] = f"{data}, sha256 {origin['data']['hash'][:16]}"
+        lines["recipe"] = str(origin["recipe"])
+        lines["training"] = f"{origin['seconds']} s on {origin['hardware']}, seed {origin['seed']}"
+        lines["versions"] = f"lno {origin['lno']}, torch {origin['torch']}"
+        last = origin["curve"][-1] if origin["curve"] else None
+        if last and last["error"] is not None:
+            lines["validation"] = f"relative L2 {100 * last['error']:.2f} %"
+    return lines

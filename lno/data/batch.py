@@ -1,0 +1,68 @@
+"""A batch: what a model reads and is measured against, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Change = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Tensors of b samples.
+
+    Positions that all samples share have a batch axis of one: a model computes what depends on
+    positions alone once for the whole batch. `x_query is x` where the answer is wanted at the
+    observed points. Masks are None where nothing is padded; True marks a real point.
+    """
+
+    x: Float[Tensor, "#b n d"]
+    u: Float[Tensor, "b n i"]
+    x_query: Float[Tensor, "#b q d"]
+    y: Float[Tensor, "b q o"] | None = None
+    mask: Bool[Tensor, "b n"] | None = None
+    query_mask: Bool[Tensor, "b q"] | None = None
+
+    def __len__(self) -> int:
+        return self.u.shape[0]
+
+    def map(self, x: Change, u: Change, y: Change) -> Batch:
+        """Apply functions to positions, observed values and targets."""
+        positions = x(self.x)
+        return replace(
+            self,
+            x=positions,
+            u=u(self.u),
+            x_query=positions if self.x_query is self.x else x(self.x_query),
+            y=None if self.y is None else y(self.y),
+        )
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on another device."""
+
+        def move(values: Tensor) -> Tensor:
+            return values.to(device, non_blocking=True)
+
+        return replace(
+            self.map(move, move, move),
+            mask=None if self.mask is None else move(self.mask),
+            query_mask=None if self.query_mask is None else move(self.query_mask),
+        )
+
+    def at_queries(self, index: Tensor) -> Batch:
+        """The same batch with only the query points at `index` (k,), the same in every sample."""
+
+        def pick(values: Tensor | None) -> Tensor | None:
+            return None if values is None else values[:, index]
+
+        return replace(
+            self,
+            x_query=self.x_query[:, index],
+            y=pick(self.y),
+            query_mask=pick(self.query_mask),
+        )

@@ -1,0 +1,242 @@
+"""The three shapes that data come in: uniform, shared by all samples, and ragged.
+
+A column holds one quantity (positions or values) for every sample:
+
+- an array (s, n, c): every sample has n points of its own;
+- an array (n, c): the same n points in every sample (positions only), stored once;
+- `Ragged`: sample k has its own number of points.
+
+Columns read from a file lazily are `Rows` (uniform) or `Ragged` over a file's dataset: both hold
+indices and read a sample when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Index = NDArray[np.int64]
+
+
+class Ragged(Sequence[np.ndarray]):
+    """Arrays (n_k, c) of different lengths, kept as one flat array (Σ n_k, c).
+
+    >>> r = Ragged.pack([np.zeros((2, 1)), np.ones((3, 1))])
+    >>> len(r), r[1].shape, r.take([1]).sizes.tolist()
+    (2, (3, 1), [3])
+    """
+
+    def __init__(self, flat: Any, starts: Index, stops: Index) -> None:
+        self.flat, self.starts, self.stops = flat, starts, stops
+
+    @classmethod
+    def pack(cls, arrays: Sequence[np.ndarray]) -> Ragged:
+        """Concatenate arrays (n_k, c) into a ragged column."""
+        lengths = np.array([len(a) for a in arrays], dtype=np.int64)
+        ends = np.cumsum(lengths)
+        return cls(np.concatenate(arrays), ends - lengths, ends)
+
+    @property
+    def sizes(self) -> Index:
+        """(s,): the number of points of each sample."""
+        return self.stops - self.starts
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the values."""
+        return self.flat.dtype
+
+    def take(self, index: ArrayLike) -> Ragged:
+        """The samples at `index`, without copying any values."""
+        chosen = np.asarray(index, dtype=np.int64)
+        return Ragged(self.flat, self.starts[chosen], self.stops[chosen])
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return self.take(np.arange(len(self))[k])
+        return np.asarray(self.flat[int(self.starts[k]) : int(self.stops[k])])
+
+    def __repr__(self) -> str:
+        return f"Ragged({len(self)} arrays of {self.sizes.min()} to {self.sizes.max()} points)"
+
+
+class Rows(Sequence[np.ndarray]):
+    """Samples of a dataset (s, n, c) in a file, read when they are asked for."""
+
+    def __init__(self, dataset: Any, index: Index) -> None:
+        self.dataset, self.chosen = dataset, index
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(s, n, c)."""
+        return (len(self.chosen), *self.dataset.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the values."""
+        return self.dataset.dtype
+
+    def take(self, index: ArrayLike) -> Rows:
+        """The samples at `index`, without reading any."""
+        return Rows(self.dataset, self.chosen[np.asarray(index, dtype=np.int64)])
+
+    def __len__(self) -> int:
+        return len(self.chosen)
+
+    def __getitem__(self, k: Any) -> Any:
+        if isinstance(k, slice):
+            return self.take(np.arange(len(self))[k])
+        return np.asarray(self.dataset[int(self.chosen[k])])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        # HDF5 reads increasing indices only, so sort, read and put back in order.
+        unique, place = np.unique(self.chosen, return_inverse=True)
+        contiguous = len(unique) > 0 and unique[-1] - unique[0] + 1 == len(unique)
+        values = self.dataset[slice(unique[0], unique[-1] + 1) if contiguous else unique]
+        if len(unique) != len(self.chosen) or np.any(place != np.arange(len(place))):
+            values = values[place]
+        return values if dtype is None else values.astype(dtype, copy=False)
+
+    def __repr__(self) -> str:
+        return f"Rows{self.shape} of {self.dataset.file.filename}"
+
+
+Column = np.ndarray | Ragged | Rows
+
+
+def is_shared(column: Column) -> bool:
+    """Whether all samples have the same points, stored once."""
+    return isinstance(column, np.ndarray) and column.ndim == 2
+
+
+def in_memory(column: Column) -> bool:
+    """Whether the values are at hand, not in a file."""
+    return isinstance(column.flat if isinstance(column, Ragged) else column, np.ndarray)
+
+
+def take(column: Column, index: Index) -> Column:
+    """The samples of a column at `index`."""
+    if is_shared(column):
+        return column
+    if isinstance(column, np.ndarray):
+        step = np.diff(index)
+        if len(index) and np.all(step == 1):  # consecutive samples are a view, not a copy
+            return column[index[0] : index[-1] + 1]
+        return column[index]
+    return column.take(index)
+
+
+def sample(column: Column, k: int) -> np.ndarray:
+    """The array (n, c) of sample k."""
+    return column if isinstance(column, np.ndarray) and column.ndim == 2 else column[k]
+
+
+def samples(column: Column, count: int) -> Iterator[np.ndarray]:
+    """The arrays (n, c) of all samples; a shared one comes once."""
+    return iter([sample(column, 0)]) if is_shared(column) else (column[k] for k in range(count))
+
+
+def sizes(column: Column, count: int) -> Index:
+    """(s,): the number of points of each of `count` samples."""
+    if isinstance(column, Ragged):
+        return column.sizes
+    return np.full(count, column.shape[-2], dtype=np.int64)
+
+
+def channels(column: Column) -> int:
+    """The number of channels or coordinates."""
+    return (column.flat if isinstance(column, Ragged) else column).shape[-1]
+
+
+def concatenate(columns: Sequence[Column], counts: Sequence[int]) -> Column:
+    """The samples of several columns, one after the other; equal shared points stay shared."""
+    first = columns[0]
+    if all(is_shared(c) and np.array_equal(c, first) for c in columns):
+        return first
+    arrays = [sample(c, k) for c, n in zip(columns, counts, strict=True) for k in range(n)]
+    return stack(arrays)
+
+
+def stack(arrays: Sequence[np.ndarray]) -> np.ndarray | Ragged:
+    """One array (s, n, c) where all have the same number of points, `Ragged` otherwise."""
+    if len({len(a) for a in arrays}) == 1:
+        return np.stack(arrays)
+    return Ragged.pack(arrays)
+
+
+def as_column(name: str, values: Any, *, shareable: bool) -> Column:
+    """Check and convert what a user passed as column `name`.
+
+    Args:
+        name: the name of the column, for errors.
+        values: an array (s, n, c); an array (n, c) if `shareable`; or a list of arrays (n_k, c).
+            NumPy or torch.
+        shareable: whether one array (n, c) may stand for all samples (positions).
+    """
+    if isinstance(values, Ragged | Rows):
+        return values
+    if isinstance(values, list | tuple):
+        if not values:
+            raise ValueError(f"{name} is an empty list: expected at least one sample")
+        arrays = [_as_float(f"{name}, sample {k}", a) for k, a in enumerate(values)]
+        for k, array in enumerate(arrays):
+            if array.ndim != 2:
+                raise ValueError(
+                    f"{name}, sample {k}: expected an array (points, channels), got shape "
+                    f"{array.shape}. For one channel write values[:, None]."
+                )
+            if array.shape[1] != arrays[0].shape[1]:
+                raise ValueError(
+                    f"{name}, sample {k}: expected {arrays[0].shape[1]} channels as in sample 0, "
+                    f"got {array.shape[1]}"
+                )
+        return stack(arrays)
+    array = _as_float(name, values)
+    if array.ndim == 3 or (shareable and array.ndim == 2):
+        return array
+    shapes = "(samples, points, channels)"
+    shapes += ", or (points, coordinates) shared by all samples" if shareable else ""
+    raise ValueError(
+        f"{name}: expected an array {shapes}, or a list of arrays (points, channels); "
+        f"got shape {array.shape}. For one channel write values[..., None]."
+    )
+
+
+def check_finite(name: str, column: Column, channel_names: Sequence[str]) -> None:
+    """Raise if a column has NaN or infinity, naming the sample, point and channel."""
+    flat = column.flat if isinstance(column, Ragged) else column
+    # One pass without a temporary of the column's size: a sum is finite only if every term is,
+    # barring overflow, and only then is the slow search worth it.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.sum(flat, dtype=np.float64)):
+            return
+    for k, values in enumerate(samples(column, 1 if is_shared(column) else len(column))):
+        bad = np.argwhere(~np.isfinite(values))
+        if len(bad):
+            point, channel = bad[0]
+            where = "" if is_shared(column) else f", sample {k}"
+            raise ValueError(
+                f"{name}{where}, point {point}, channel {channel_names[channel]!r}: expected a "
+                f"finite number, got {values[point, channel]}. Leave out points without a value: "
+                "samples may have different points (pass lists of arrays)."
+            )
+
+
+def _as_float(name: str, values: Any) -> np.ndarray:
+    if hasattr(values, "detach"):  # a torch tensor, without importing torch for it
+        values = values.detach().cpu().numpy()
+    try:
+        array = np.asarray(values)
+    except ValueError as error:  # nested lists of unequal lengths
+        raise ValueError(f"{name}: expected an array of numbers: {error}") from error
+    if array.dtype in (np.float32, np.float64):
+        return array
+    if array.dtype.kind in "biuf":
+        return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+    raise ValueError(f"{name}: expected real numbers, got dtype {array.dtype}")

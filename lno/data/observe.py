@@ -1,0 +1,159 @@
+"""Where a field is observed: patterns of sensors, and the part of the domain that they lie in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from lno.config import require_count, require_range
+from lno.data import columns
+from lno.data.fields import Fields
+
+
+class Pattern(Protocol):
+    """Chooses which points of a field are observed."""
+
+    def draw(
+        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
+        """Indices of observed points, and which of them are real."""
+
+
+@dataclass(frozen=True)
+class RandomRatio:
+    """A random share of the points, between `low` and `high`; log-uniform if they differ.
+
+    Every sample gets its own share and its own points. At least one point is observed.
+
+    >>> pattern = RandomRatio(0.01, 0.1)
+    >>> index, mask = pattern.draw(torch.ones(2, 1000, dtype=torch.bool), None, torch.Generator())
+    >>> index.shape, bool((mask.sum(1) >= 10).all())
+    (torch.Size([2, 100]), True)
+    """
+
+    low: float
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        require_range("RandomRatio.low", self.low, 1e-9, 1.0)
+        if self.high is not None:
+            require_range("RandomRatio.high", self.high, self.low, 1.0)
+
+    def draw(
+        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
+        """Indices of observed points, and which of them are real."""
+        b, n = real.shape
+        low, high = math.log(self.low), math.log(self.high or self.low)
+        ratio = torch.exp(low + (high - low) * torch.rand(b, generator=generator))
+        points = real.sum(1)
+        count = (ratio * points).round().long().clamp(min=1)
+        # The largest of random keys are a random subset; its size is fixed by the pattern alone, so
+        # that every step has the same shapes.
+        keys = torch.rand(b, n, generator=generator).masked_fill(~real, -1.0)
+        k = max(1, round((self.high or self.low) * n))
+        index = keys.topk(k, dim=1).indices
+        return index, torch.arange(k) < torch.minimum(count, points)[:, None]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Every `steps[k]`-th point along axis k of the grid, beginning with the first.
+
+    >>> real = torch.ones(1, 12, dtype=torch.bool)
+    >>> Intervals((2, 3)).draw(real, (3, 4), torch.Generator())[0]
+    tensor([[ 0,  3,  8, 11]])
+    """
+
+    steps: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for k, step in enumerate(self.steps):
+            require_count(f"Intervals.steps[{k}]", step, 10**6)
+
+    def draw(
+        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
+        """Indices of observed points, and which of them are real."""
+        if grid is None or len(grid) != len(self.steps):
+            raise ValueError(
+                f"Intervals({self.steps}) observes a grid of {len(self.steps)} axes, but the data "
+                f"have the grid {grid}: pass Fields(..., grid=...)"
+            )
+        every = tuple(slice(None, None, step) for step in self.steps)
+        index = torch.arange(math.prod(grid)).view(grid)[every].flatten().expand(len(real), -1)
+        return index, torch.ones_like(index, dtype=torch.bool)
+
+
+PATTERNS: dict[str, type] = {"random_ratio": RandomRatio, "intervals": Intervals}
+
+
+@dataclass(frozen=True)
+class Window:
+    """The points where low <= coordinate <= high.
+
+    Args:
+        coordinate: its name in the data.
+        low: the lower end.
+        high: the upper end.
+    """
+
+    coordinate: str
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high:
+            raise ValueError(f"Window: expected low <= high, got {self.low} and {self.high}")
+
+    def contains(self, x: np.ndarray, names: Sequence[str]) -> np.ndarray:
+        """(n,) bool: which of the positions (n, d) lie inside."""
+        if self.coordinate not in names:
+            raise ValueError(
+                f"Window of {self.coordinate!r}: the coordinates are {', '.join(names)}"
+            )
+        values = x[:, list(names).index(self.coordinate)]
+        return (self.low <= values) & (values <= self.high)
+
+    def restrict(self, fields: Fields) -> Fields:
+        """The answers inside the window, as data whose observations are still to be drawn."""
+        if fields.y is None:
+            raise ValueError("the data have no answers y to restrict")
+        names, count = fields.names["x"], len(fields)
+        shared = columns.is_shared(fields.x_query)
+        places = list(columns.samples(fields.x_query, count))
+        insides = [self.contains(place, names) for place in places]
+        x = [place[inside] for place, inside in zip(places, insides, strict=True)]
+        y = [
+            values[insides[0 if shared else k]]
+            for k, values in enumerate(columns.samples(fields.y, count))
+        ]
+        empty = [k for k, values in enumerate(y) if len(values) == 0]
+        if empty:
+            raise ValueError(f"{self} contains no point of sample {empty[0]}")
+        return Fields(
+            x[0] if shared else x,
+            y=y,
+            grid=_subgrid(fields.grid, insides[0]) if shared else None,
+            period=fields.period,
+            names={key: fields.names[key] for key in ("x", "y")},
+            units={key: fields.units[key] for key in ("x", "y")},
+            frame=fields.frame,
+            provenance=fields.provenance,
+        )
+
+
+def _subgrid(grid: tuple[int, ...] | None, inside: np.ndarray) -> tuple[int, ...] | None:
+    """The shape of the chosen points of a grid, if they form one."""
+    if grid is None:
+        return None
+    index = np.argwhere(inside.reshape(grid))
+    shape = tuple(len(np.unique(axis)) for axis in index.T)
+    return shape if math.prod(shape) == len(index) else None

@@ -1,0 +1,144 @@
+"""`Fields` in one HDF5 file, readable with plain h5py.
+
+Datasets `x`, `u`, `y`, and `x_query` where it differs from `x`: shape (s, n, c), (n, c) for
+positions that all samples share, or (Σ n_k, c) with `<name>_offsets` (s + 1) for samples of
+different sizes. Attributes: format, version, samples, hash, frame, and as JSON grid, period, names,
+units, provenance. Chunks hold whole samples, are compressed, and carry a checksum.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from lno.data.columns import Column, Ragged, Rows
+from lno.data.fields import COLUMNS, Fields
+from lno.files import replacing, require_signature
+
+FORMAT, VERSION = "lno.fields", 1
+JSON = ("grid", "period", "names", "units", "provenance")  # attributes that are more than a string
+CHUNK_VALUES = 1 << 17  # half a MiB of float32: small enough to read one sample, large to compress
+
+
+def save(fields: Fields, path: str | Path) -> None:
+    """Write `fields` to one file; `path` keeps its old content until the new one is whole."""
+    with replacing(path) as temporary, _writing(temporary) as file:
+        for key in JSON:
+            file.attrs[key] = json.dumps(getattr(fields, key))
+        file.attrs.update(format=FORMAT, version=VERSION, samples=len(fields))
+        file.attrs.update(frame=fields.frame, hash=fields.hash)
+        for name in COLUMNS:
+            column = fields.column(name)
+            if isinstance(column, Ragged):
+                packed = Ragged.pack(list(column))
+                offsets = np.append(packed.starts, packed.stops[-1])
+                file.create_dataset(f"{name}_offsets", data=offsets)
+                _write(file, name, packed.flat)
+            elif column is not None:
+                _write(file, name, column)
+
+
+def load(path: str | Path, *, lazy: bool = False) -> Fields:
+    """Read a file of `save`; with `lazy`, values stay in the file until they are used."""
+    kind = "a data file (HDF5) written by lno"
+    require_signature(path, b"\x89HDF\r\n\x1a\n", 0, kind)
+    try:
+        file = h5py.File(path, "r")
+        fields = _read(file, lazy)
+    except (OSError, KeyError, RuntimeError, TypeError, MemoryError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged or not {kind}: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if not lazy:
+        file.close()
+    return fields
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[h5py.File]:
+    """An open HDF5 file whose failures, when the disk is full say, are plain OSErrors."""
+    try:
+        with h5py.File(path, "w", libver=("v110", "v112")) as file:
+            yield file
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+
+
+def _write(file: h5py.File, name: str, column: Any) -> None:
+    rows, c = column.shape[-2], max(column.shape[-1], 1)
+    points = max(1, min(rows, CHUNK_VALUES // c))
+    chunks: tuple[int, ...] = (points, c)
+    if len(column.shape) == 3:
+        together = max(1, min(column.shape[0], CHUNK_VALUES // (points * c)))
+        chunks = (together, *chunks)
+    packing: dict[str, Any] = {}
+    if column.shape[-1] > 0:  # HDF5 cannot chunk an empty axis
+        packing = {"chunks": chunks, "compression": "gzip", "compression_opts": 4}
+        packing |= {"shuffle": True, "fletcher32": True}
+    dataset = file.create_dataset(name, shape=column.shape, dtype=column.dtype, **packing)
+    if len(column.shape) == 2:
+        dataset[...] = column
+        return
+    for start in range(0, column.shape[0], chunks[0]):  # never more than a chunk in memory
+        dataset[start : start + chunks[0]] = np.asarray(column[start : start + chunks[0]])
+
+
+def _read(file: h5py.File, lazy: bool) -> Fields:
+    attributes = file.attrs
+    if attributes.get("format") != FORMAT:
+        got = attributes.get("format")
+        raise ValueError(f"expected the attribute format = {FORMAT!r}, got {got!r}")
+    if int(attributes["version"]) > VERSION:
+        raise ValueError(
+            f"written in format version {attributes['version']}, this lno reads up to {VERSION}: "
+            "update with 'pip install -U latent-neural-operator'"
+        )
+    meaning = {key: json.loads(attributes[key]) for key in JSON}
+    found: dict[str, Column | None] = {name: _column(file, name, lazy) for name in COLUMNS}
+    if found["x"] is None or found["u"] is None:
+        raise ValueError("expected the datasets x and u")
+    fields = Fields(**found, **meaning, frame=str(attributes["frame"]))  # type: ignore[arg-type]
+    stored = str(attributes["hash"])
+    if lazy:
+        fields._hash = stored
+    elif fields.hash != stored:
+        raise ValueError("the values do not match their hash: the file was changed or damaged")
+    return fields
+
+
+def _column(file: h5py.File, name: str, lazy: bool) -> Column | None:
+    dataset = _dataset(file, name, "f")
+    if dataset is None:
+        return None
+    offsets = _dataset(file, f"{name}_offsets", "i")
+    if offsets is not None:
+        ends = np.asarray(offsets[...], dtype=np.int64)
+        if dataset.ndim != 2 or len(ends) < 2 or ends[0] != 0 or ends[-1] != len(dataset):
+            raise ValueError(f"{name}_offsets does not fit the {dataset.shape} values of {name}")
+        if np.any(np.diff(ends) < 0):
+            raise ValueError(f"{name}_offsets: expected increasing numbers")
+        return Ragged(dataset if lazy else dataset[...], ends[:-1], ends[1:])
+    if dataset.ndim not in (2, 3):
+        raise ValueError(f"{name}: expected 2 or 3 axes, got shape {dataset.shape}")
+    if dataset.ndim == 3 and lazy:
+        return Rows(dataset, np.arange(len(dataset)))
+    return dataset[...]
+
+
+def _dataset(file: h5py.File, name: str, kind: str) -> h5py.Dataset | None:
+    """A dataset that this very file holds; a link to another file is not followed."""
+    link = file.get(name, getlink=True)
+    if link is None:
+        return None
+    dataset = file[name] if isinstance(link, h5py.HardLink) else None
+    if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
+        raise ValueError(f"{name}: expected a plain dataset inside the file")
+    if dataset.dtype.kind != kind:
+        raise ValueError(f"{name}: expected numbers of kind {kind!r}, got {dataset.dtype}")
+    return dataset

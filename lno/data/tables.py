@@ -1,0 +1,68 @@
+"""Points and values in CSV files: one row a point, one named column a coordinate or channel."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from lno.files import write_text
+
+
+def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
+    """The columns `wanted` of a CSV file with a header, in that order: (rows, columns).
+
+    Other columns are ignored. A cell that is not a finite number is an error that names its line.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
+    try:
+        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV file: {error}") from error
+    header = [name.strip() for name in lines[0]] if lines else []
+    missing = [name for name in wanted if name not in header]
+    if missing:
+        raise ValueError(
+            f"{path}, line 1: expected the columns {', '.join(wanted)}, got {', '.join(header)}"
+        )
+    twice = [name for name in wanted if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}, line 1: the column {twice[0]!r} stands there more than once")
+    places = [header.index(name) for name in wanted]
+    rows = []
+    for number, line in enumerate(lines[1:], start=2):
+        if not line:
+            continue
+        if len(line) != len(header):
+            raise ValueError(
+                f"{path}, line {number}: expected {len(header)} cells, got {len(line)}"
+            )
+        rows.append([_number(path, number, header[k], line[k]) for k in places])
+    if not rows:
+        raise ValueError(f"{path} has no rows: expected at least one point")
+    return np.array(rows, dtype=np.float64)
+
+
+def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> None:
+    """Write values (rows, columns) under a header, atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows([[f"{v:.9g}" for v in row] for row in values])
+    write_text(path, text.getvalue())
+
+
+def _number(path: Path, line: int, column: str, cell: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise ValueError(f"{path}, line {line}, column {column!r}: expected a number, got {cell!r}")
+    return value

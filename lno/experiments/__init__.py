@@ -1,0 +1,1 @@
+"""What the paper and this project show, one file each."""

@@ -1,0 +1,87 @@
+"""The ledger: every number that is shown anywhere comes from one of these files.
+
+`results/<problem>/<model>/<name>.json` holds one run. Errors are fractions, not percent.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lno.config import from_dict, to_dict
+from lno.files import write_json
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: what was trained, on what, how, and what came out.
+
+    Args:
+        problem, model, recipe, protocol: names.
+        seed, epochs, steps, members: numbers that decide the run.
+        task: the task, as plain data.
+        precision, hardware: what it was computed in and on.
+        seconds: training time without compilation.
+        compile_seconds: time spent compiling.
+        peak_memory_gb: 1e9 bytes, resident data apart; None where it was not measured.
+        parameters: weights of the model.
+        data_hash: the content hash of the training data.
+        commit: the version of this package.
+        config: the model's config and the recipe's, as plain data.
+        metrics: `{"test:ratio=0.01": {"relative_mae": 0.05}}`, errors by data set.
+        curve: rows of step, seconds, loss, error.
+    """
+
+    problem: str
+    model: str
+    recipe: str
+    protocol: str
+    seed: int
+    epochs: int
+    steps: int
+    task: dict[str, Any]
+    hardware: str
+    seconds: float
+    parameters: int
+    data_hash: str
+    config: dict[str, Any]
+    metrics: dict[str, dict[str, float]]
+    members: int = 1
+    precision: str = "fp32"
+    compile_seconds: float = 0.0
+    peak_memory_gb: float | None = None
+    commit: str = ""
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+    def save(self, results: str | Path, name: str) -> Path:
+        """Write `results/<problem>/<model>/<name>.json`."""
+        path = Path(results) / self.problem / self.model / f"{name}.json"
+        write_json(path, to_dict(self))
+        return path
+
+    @staticmethod
+    def load(path: str | Path) -> Run:
+        """Read a file of `save`."""
+        try:
+            return from_dict(Run, json.loads(Path(path).read_text(encoding="utf-8")))
+        except ValueError as error:
+            raise ValueError(f"{path} is not a run of the ledger: {error}") from error
+
+
+def commit() -> str:
+    """The commit of this package's source, marked where files were changed; empty if unknown."""
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()

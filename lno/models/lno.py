@@ -1,0 +1,321 @@
+"""The Latent Neural Operator with Physics-Cross-Attention (Wang & Wang, NeurIPS 2024).
+
+    trunk(x), branch([x, u])                    points to features                  (eq. 2)
+    z⁰ = softmax over points(scores(x))ᵀ · branch     encode to M latent tokens      (eq. 5)
+    z ← z + Attention(LN z);  z ← z + MLP(LN z)       L blocks on the tokens
+    y = MLP(softmax over tokens(scores(x_query)) · z) decode at any position         (eqs. 4, 6)
+
+with scores = attention-projector(trunk(x)), one MLP shared by encoder and decoder (W₁ = W₂).
+Only the scores see the number of points, so encoding sums over chunks of points and decoding goes
+point by point: both run in bounded memory, equal to one pass up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from lno.config import require_count
+from lno.data.fields import Spec
+
+
+@dataclass(frozen=True)
+class LNOConfig:
+    """Sizes of an LNO; the defaults are the paper's for Darcy.
+
+    Args:
+        width: D, the number of features of points and tokens.
+        latents: M, the number of latent positions.
+        blocks: L, the number of transformer blocks.
+        heads: H, the heads of their attention; divides the width.
+        layers: n, the hidden layers of every MLP on points.
+        tied: one attention-projector for encoder and decoder (the paper); False is its ablation.
+    """
+
+    width: int = 128
+    latents: int = 256
+    blocks: int = 4
+    heads: int = 8
+    layers: int = 2
+    tied: bool = True
+
+    def __post_init__(self) -> None:
+        for name, most in (("width", 8192), ("latents", 65536), ("blocks", 512), ("layers", 64)):
+            require_count(f"LNOConfig.{name}", getattr(self, name), most)
+        require_count("LNOConfig.heads", self.heads, self.width)
+        if self.width % self.heads:
+            raise ValueError(
+                f"LNOConfig.heads must divide the width {self.width}, got {self.heads}: each head "
+                "has width / heads features"
+            )
+        if not isinstance(self.tied, bool):
+            raise ValueError(f"LNOConfig.tied must be True or False, got {self.tied!r}")
+
+
+class MLP(nn.Module):
+    """Linear, GELU, then `layers` times r ← r + GELU(Linear(r)), Linear."""
+
+    def __init__(self, inputs: int, width: int, outputs: int, layers: int) -> None:
+        super().__init__()
+        self.input = nn.Linear(inputs, width)
+        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
+        self.output = nn.Linear(width, outputs)
+
+    def forward(self, v: Float[Tensor, "... i"]) -> Float[Tensor, "... o"]:
+        r = F.gelu(self.input(v))
+        for layer in self.hidden:
+            r = r + F.gelu(layer(r))
+        return self.output(r)
+
+
+class Pooled(NamedTuple):
+    """A softmax-weighted sum over the points seen so far, exact to continue or to merge.
+
+    With scores s and values v it holds top = max s, total = Σ exp(s − top) and
+    weighted = Σ exp(s − top) v, for each latent position. Two of them, of disjoint points, merge to
+    that of all points (the online softmax of Milakov & Gimelshein, 2018).
+    """
+
+    top: Float[Tensor, "b m"]
+    total: Float[Tensor, "b m"]
+    weighted: Float[Tensor, "b m c"]
+
+    def merge(self, other: Pooled) -> Pooled:
+        """The same sum over the points of both."""
+        top = torch.maximum(self.top, other.top)
+        a, b = torch.exp(self.top - top), torch.exp(other.top - top)
+        return Pooled(
+            top,
+            a * self.total + b * other.total,
+            a[..., None] * self.weighted + b[..., None] * other.weighted,
+        )
+
+    def mean(self) -> Float[Tensor, "b m c"]:
+        """The softmax-weighted mean of the values."""
+        return self.weighted / self.total[..., None]
+
+
+class PhysicsCrossAttention(nn.Module):
+    """Attention between points and M learned latent positions, whose scores see positions only.
+
+    The learned queries and keys of eqs. 5 and 6 are the rows of the last layer of the projector.
+    """
+
+    def __init__(self, width: int, latents: int, layers: int) -> None:
+        super().__init__()
+        self.projector = MLP(width, width, latents, layers)
+
+    def scores(self, features: Float[Tensor, "b n c"]) -> Float[Tensor, "b n m"]:
+        """Scores before either softmax, in float32 or better whatever the surrounding precision."""
+        scores = self.projector(features)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+
+    def encode(
+        self,
+        scores: Float[Tensor, "#b n m"],
+        values: Float[Tensor, "b n c"],
+        mask: Bool[Tensor, "b n"] | None = None,
+        weights: Float[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, "b m c"]:
+        """Each latent position's mean of the values, weighted by a softmax over the points."""
+        attention = torch.softmax(_adjust(scores, mask, weights), dim=1)
+        return torch.einsum("bnm,bnc->bmc", attention, values.to(attention.dtype))
+
+    def pool(
+        self,
+        scores: Float[Tensor, "#b n m"],
+        values: Float[Tensor, "b n c"],
+        mask: Bool[Tensor, "b n"] | None = None,
+        weights: Float[Tensor, "b n"] | None = None,
+    ) -> Pooled:
+        """What `encode` averages, for a part of the points; merge the parts, then take the mean."""
+        adjusted = _adjust(scores, mask, weights)
+        top = adjusted.amax(dim=1)
+        exponentials = torch.exp(adjusted - top[:, None])
+        weighted = torch.einsum("bnm,bnc->bmc", exponentials, values.to(adjusted.dtype))
+        samples = weighted.shape[0]  # scores of shared positions have a batch axis of one
+        return Pooled(top.expand(samples, -1), exponentials.sum(1).expand(samples, -1), weighted)
+
+    def decode(
+        self, scores: Float[Tensor, "#b q m"], z: Float[Tensor, "b m c"]
+    ) -> Float[Tensor, "b q c"]:
+        """Each point's mean of the tokens, weighted by a softmax over the latent positions."""
+        attention = torch.softmax(scores, dim=-1)
+        return torch.einsum("bqm,bmc->bqc", attention, z.to(attention.dtype))
+
+
+class LatentBlock(nn.Module):
+    """A pre-norm transformer block on the latent tokens: attention, then an MLP twice as wide."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm_attention, self.norm_mlp = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b m c"]:
+        b, m, c = z.shape
+        qkv = self.query_key_value(self.norm_attention(z))
+        q, k, v = qkv.view(b, m, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+        heads = F.scaled_dot_product_attention(q, k, v)
+        z = z + self.output(heads.transpose(1, 2).reshape(b, m, c))
+        return z + self.down(F.gelu(self.up(self.norm_mlp(z))))
+
+
+class LNO(nn.Module):
+    """The Latent Neural Operator: values at any points in, values at any points out.
+
+    Positions may have a batch axis of one when all samples share them.
+
+    >>> model = LNO(Spec(coordinates=2, in_channels=1, out_channels=3), LNOConfig(width=16))
+    >>> x, u, x_query = torch.rand(4, 50, 2), torch.rand(4, 50, 1), torch.rand(4, 7, 2)
+    >>> model(x, u, x_query).shape
+    torch.Size([4, 7, 3])
+    """
+
+    def __init__(self, spec: Spec, config: LNOConfig | None = None) -> None:
+        super().__init__()
+        self.spec, self.config = spec, config or LNOConfig()
+        c, layers = self.config.width, self.config.layers
+        self.trunk = MLP(spec.coordinates, c, c, layers)
+        self.branch = MLP(spec.coordinates + spec.in_channels, c, c, layers)
+        self.encoder = PhysicsCrossAttention(c, self.config.latents, layers)
+        if not self.config.tied:
+            self.untied_decoder = PhysicsCrossAttention(c, self.config.latents, layers)
+        self.blocks = nn.ModuleList(
+            LatentBlock(c, self.config.heads) for _ in range(self.config.blocks)
+        )
+        self.head = MLP(c, c, spec.out_channels, layers)
+
+    @property
+    def decoder(self) -> PhysicsCrossAttention:
+        """The decoder's attention: the encoder's own, unless untied."""
+        return self.encoder if self.config.tied else self.untied_decoder
+
+    def forward(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+        weights: Float[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, "b q o"]:
+        """Predict at x_query what u at x implies.
+
+        Args:
+            x: positions of the observations.
+            u: values there; i may be 0.
+            x_query: positions where the answer is wanted; pass `x` itself to compute what depends
+                on positions only once.
+            mask: which observations are real; None: all.
+            weights: logarithms of the points' weights, added to the encoder's scores: log of the
+                cell size makes a mesh of uneven density stand for the domain evenly.
+        """
+        features = self.trunk(x)
+        scores = self.encoder.scores(features)
+        z = self.encoder.encode(scores, self._values(x, u), mask, weights)
+        z = self.process(z)
+        if x_query is not x or not self.config.tied:
+            queries = features if x_query is x else self.trunk(x_query)
+            scores = self.decoder.scores(queries)
+        return self.head(self.decoder.decode(scores, z))
+
+    def encode(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        mask: Bool[Tensor, "b n"] | None = None,
+        weights: Float[Tensor, "b n"] | None = None,
+        chunk: int | None = None,
+    ) -> Float[Tensor, "b m c"]:
+        """Observations to latent tokens, in one pass or `chunk` points at a time."""
+        if chunk is None:
+            return self.encoder.encode(self._scores(x), self._values(x, u), mask, weights)
+        return self.encode_parts(
+            tuple(None if v is None else v[:, part] for v in (x, u, mask, weights))
+            for part in slices(x.shape[1], chunk)
+        )
+
+    def encode_parts(self, parts: Iterable[tuple[Any, ...]]) -> Float[Tensor, "b m c"]:
+        """Latent tokens of observations that come in parts (x, u, mask, weights)."""
+        whole: Pooled | None = None
+        for x, u, mask, weights in parts:
+            pooled = self.encoder.pool(self._scores(x), self._values(x, u), mask, weights)
+            whole = pooled if whole is None else whole.merge(pooled)
+        if whole is None:
+            raise ValueError("nothing to encode: expected at least one observed point")
+        return whole.mean()
+
+    def process(self, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b m c"]:
+        """The operator in the latent space: all blocks."""
+        for block in self.blocks:
+            z = block(z)
+        return z
+
+    def decode(
+        self, z: Float[Tensor, "b m c"], x_query: Float[Tensor, "#b q d"], chunk: int | None = None
+    ) -> Float[Tensor, "b q o"]:
+        """Processed tokens to values at x_query, in one pass or `chunk` points at a time."""
+        if chunk is not None:
+            parts = [self.decode(z, x_query[:, part]) for part in slices(x_query.shape[1], chunk)]
+            return torch.cat(parts, dim=1)
+        scores = self.decoder.scores(self.trunk(x_query))
+        return self.head(self.decoder.decode(scores, z))
+
+    @classmethod
+    def from_reference(cls, weights: Mapping[str, Any], heads: int) -> LNO:
+        """An LNO with the weights of the paper's own code; all sizes but `heads` are read off them.
+
+        Args:
+            weights: arrays by their name there. `attention_encoder` and `attention_decoder` in
+                place of `attention_projector` give the untied model.
+            heads: the number of attention heads.
+        """
+        from lno.models import reference
+
+        config, spec, state = reference.translate(weights, heads)
+        model = cls(spec, config)
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(f"the weights do not fit one LNO: {error}") from error
+        return model
+
+    def _scores(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n m"]:
+        return self.encoder.scores(self.trunk(x))
+
+    def _values(
+        self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
+    ) -> Float[Tensor, "b n c"]:
+        """branch([x, u]); with no values it depends on positions alone."""
+        if u.shape[-1] == 0 and u.shape[0] == x.shape[0]:
+            return self.branch(x)
+        return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
+
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """0..count in consecutive parts of at most `size`."""
+    if size < 1:
+        raise ValueError(f"expected a chunk of at least one point, got {size}")
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def _adjust(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:
+    """Scores with log-weights added and padding pushed down to the least finite number.
+
+    Not to −∞: a part of the points may be padding alone, and −∞ − (−∞) is NaN. Against any real
+    point the least number still gives a weight of exactly zero.
+    """
+    if weights is not None:
+        scores = scores + weights[..., None].to(scores.dtype)
+    if mask is not None:
+        scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
+    return scores

@@ -1,0 +1,381 @@
+"""`Operator`: a trained model with everything that is needed to use it."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lno import __version__
+from lno.config import from_dict, to_dict
+from lno.data import Batch, Fields, Spec, columns
+from lno.data.normalize import Normalizers
+from lno.metrics import METRICS
+from lno.models import MODELS
+from lno.models.lno import LNO, slices
+from lno.tasks import Steady, Task
+from lno.training.device import hardware, pick_device
+from lno.training.loop import Progress, Training, curve_rows, train
+from lno.training.progress import progress
+from lno.training.recipe import Recipe
+
+CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the inputs and outputs of an operator mean, and the box that it was trained in."""
+
+    names: dict[str, list[str]]
+    units: dict[str, list[str]]
+    frame: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    grid: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, prepared: Fields, task: Task) -> Labels:
+        """The labels of the training data that a task prepared."""
+        points = (prepared.x, prepared.x_query)
+        arrays = [a for column in points for a in columns.samples(column, len(prepared))]
+        low = np.min([a.min(0) for a in arrays], axis=0)
+        high = np.max([a.max(0) for a in arrays], axis=0)
+        names, units = (
+            {**labels, "u": labels["y"]} if task.observes_answers else dict(labels)
+            for labels in (prepared.names, prepared.units)
+        )
+        return cls(
+            names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
+        )
+
+
+@dataclass
+class Operator:
+    """A learned map from observed values to values anywhere, in physical units.
+
+    Make one with `fit` or `load`.
+
+    >>> t = np.linspace(0, 1, 20)[:, None]
+    >>> slope = np.linspace(-1, 1, 12)[:, None, None]
+    >>> data = Fields(t, u=slope * t, y=slope * t**2)
+    >>> op = Operator.fit(data, epochs=2, config={"width": 16, "latents": 8}, progress=False)
+    >>> op.predict(t[:5], 0.3 * t[:5], x_query=[[0.25], [0.5]]).shape
+    (2, 1)
+    """
+
+    model: nn.Module
+    kind: str  # the model's name in MODELS
+    task: Task
+    normalizers: Normalizers
+    labels: Labels
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def fit(
+        cls,
+        train_data: Fields,
+        *,
+        epochs: int | None = None,
+        task: Task | None = None,
+        model: str = "lno",
+        config: Any = None,
+        recipe: Recipe | Mapping[str, Any] | None = None,
+        validation: float | Fields = 0.1,
+        init: Operator | None = None,
+        device: str = "auto",
+        seed: int = 0,
+        progress: bool = True,
+    ) -> Operator:
+        """Train an operator.
+
+        Args:
+            train_data: samples with answers.
+            epochs: passes over them; overrides the recipe's.
+            task: what a step means; default: from the observed values straight to the answers.
+            model: a name in `lno.models.MODELS`.
+            config: the model's config, or a mapping of its keys.
+            recipe: how to train, or a mapping of its keys.
+            validation: the share of samples held back to watch the error, or other samples.
+            init: an operator to fine-tune: its weights, normalisers, model and task are taken over.
+            device: "auto", "cpu", "cuda", "mps".
+            seed: decides the initial weights, the order of samples and all other random draws.
+            progress: show a progress bar.
+        """
+        recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
+        recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+        task = task or (init.task if init else Steady())
+        used, held_back = _hold_back(train_data, validation, seed)
+        prepared = task.prepare(used)
+        normalizers = init.normalizers if init else task.normalizers(prepared)
+        if init:
+            kind, net = init.kind, _copy(init, prepared, task)
+        else:
+            kind, net = model, build_model(model, config, _spec(prepared, normalizers), seed)
+        where = pick_device(device)
+        training = Training(
+            net.to(where),
+            task,
+            normalizers,
+            recipe,
+            prepared,
+            None if held_back is None else task.prepare(held_back),
+            where,
+            torch.Generator().manual_seed(seed),
+        )
+        start = time.perf_counter()
+        _train_showing(training, progress)
+        provenance = {
+            "lno": __version__,
+            "torch": torch.__version__,
+            "hardware": hardware(where),
+            "data": {"hash": used.hash, "samples": len(used), **used.provenance},
+            "recipe": to_dict(recipe),
+            "seed": seed,
+            "seconds": round(time.perf_counter() - start, 2),
+            "curve": curve_rows(training.curve),
+            **({"init": init.provenance} if init else {}),
+        }
+        return cls(net, kind, task, normalizers, Labels.of(prepared, task), provenance)
+
+    def predict(self, x: Any, u: Any = None, x_query: Any = None, *, weights: Any = None) -> Any:
+        """Predict at `x_query` what the values `u` at `x` imply.
+
+        Memory is bounded however many points there are.
+
+        Args:
+            x: positions (n, d) of one sample, (b, n, d) of several, or a list of arrays (n_k, d);
+                or `Fields`, which hold everything.
+            u: values (n, i), (b, n, i) or a list; None where the operator reads positions only.
+            x_query: positions (q, d) for all samples, (b, q, d) or a list; None: the same as `x`.
+            weights: logarithms of point weights (n,) or (b, n), for meshes of uneven density.
+
+        Returns:
+            Values (q, o), (b, q, o) or a list, as the input came; NumPy for NumPy, torch for torch.
+        """
+        single, as_tensor = False, next((v.device for v in (x, u) if isinstance(v, Tensor)), None)
+        if isinstance(x, Fields):
+            fields = x
+        else:
+            x, u, x_query = (v if v is None else _arrays(v) for v in (x, u, x_query))
+            single = all(
+                v is None or (not isinstance(v, list) and v.ndim == 2) for v in (x, u, x_query)
+            )
+            fields = Fields(x, u[None] if single and u is not None else u, x_query)
+        self._check_input(fields)
+        parts = self._predict_groups(fields, None if weights is None else _arrays(weights))
+        ragged = any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
+        if ragged:
+            answers = [row for part in parts for row in part]
+            return [a.to(as_tensor) if as_tensor else a.numpy() for a in answers]
+        answer = torch.cat(list(parts))
+        answer = answer[0] if single else answer
+        return answer.to(as_tensor) if as_tensor else answer.numpy()
+
+    def evaluate(
+        self, test: Fields, *, task: Task | None = None, seed: int = 0
+    ) -> dict[str, float]:
+        """Mean errors over the samples of `test`, in physical units.
+
+        Args:
+            test: samples with answers.
+            task: another task than the operator's own, to observe at another ratio, say.
+            seed: decides what the task draws.
+
+        Returns:
+            `relative_l2`, `relative_mae` and `mse`.
+        """
+        totals = dict.fromkeys(METRICS, 0.0)
+        for batch, prediction in self.evaluate_batches(test, task=task, seed=seed):
+            for name, metric in METRICS.items():
+                totals[name] += float(metric(prediction, batch.y, batch.query_mask).sum())
+        return {name: total / len(test) for name, total in totals.items()}
+
+    def evaluate_batches(
+        self, test: Fields, *, task: Task | None = None, seed: int = 0, size: int = 16
+    ) -> Iterator[tuple[Batch, Tensor]]:
+        """Batches of `test` as the task draws them, with the prediction for each (b, q, o)."""
+        if test.y is None:
+            raise ValueError("the data have no answers y to compare with")
+        task = task or self.task
+        prepared = task.prepare(test)
+        generator = torch.Generator().manual_seed(seed)
+        for index in np.array_split(np.arange(len(prepared)), -(-len(prepared) // size)):
+            batch = task.draw(prepared.batch(index), prepared.grid, generator)
+            yield batch, self._apply(batch)
+
+    def save(self, path: str | Path) -> None:
+        """Write one `.safetensors` file that holds everything, atomically."""
+        from lno import operator_file
+
+        operator_file.save(self, path)
+
+    @staticmethod
+    def load(path: str | Path, device: str = "auto") -> Operator:
+        """Read a file of `save`."""
+        from lno import operator_file
+
+        return operator_file.load(path, device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
+    def parameters(self) -> int:
+        """The number of weights."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _predict_groups(self, fields: Fields, weights: Any) -> Iterator[Tensor]:
+        """Predictions for as many samples at a time as fit into one chunk of points."""
+        ragged = any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
+        points = max(len(fields[0].x), len(fields[0].x_query))
+        size = 1 if ragged else max(1, CHUNK // points)
+        for part in slices(len(fields), size):
+            batch = fields.batch(np.arange(part.start, part.stop))
+            log = (
+                None
+                if weights is None
+                else torch.as_tensor(weights).float().view(-1, batch.x.shape[1])
+            )
+            prediction = self._apply(batch, log if log is None or len(log) == 1 else log[part])
+            bad = ~torch.isfinite(prediction)
+            if bad.any():
+                sample, point, _ = bad.nonzero()[0].tolist()
+                raise RuntimeError(
+                    f"the prediction for sample {part.start + sample}, point {point} is not "
+                    "finite: the input is far from the training data, or the weights are damaged"
+                )
+            yield prediction
+
+    @torch.inference_mode()
+    def _apply(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
+        """Predictions (b, q, o) in physical units, on the CPU, a chunk of points at a time."""
+        self.model.eval()
+        device, scale = self.device, self.normalizers
+        b, (n, q) = len(batch), (batch.x.shape[1], batch.x_query.shape[1])
+        chunk = max(1, CHUNK // b)
+        if max(n, q) <= chunk or not isinstance(self.model, LNO):
+            ready = scale.encode(batch).to(device)
+            extra = {} if weights is None else {"weights": weights.to(device)}
+            out = self.model(ready.x, ready.u, ready.x_query, ready.mask, **extra)
+            return scale.y.decode(out.float()).cpu()
+
+        def observed() -> Iterator[tuple[Any, ...]]:
+            for part in slices(n, chunk):
+                rest = (None if v is None else v[:, part].to(device) for v in (batch.mask, weights))
+                x, u = scale.x.encode(batch.x[:, part]), scale.u.encode(batch.u[:, part])
+                yield x.to(device), u.to(device), *rest
+
+        z = self.model.process(self.model.encode_parts(observed()))
+        answer = torch.empty(b, q, len(scale.y.mean))
+        for part in slices(q, chunk):
+            out = self.model.decode(z, scale.x.encode(batch.x_query[:, part]).to(device))
+            answer[:, part] = scale.y.decode(out.float()).cpu()
+        return answer
+
+    def _check_input(self, fields: Fields) -> None:
+        d, i = len(self.labels.low), len(self.normalizers.u.mean)
+        if fields.spec.coordinates != d:
+            raise ValueError(
+                f"x: expected {d} coordinates ({', '.join(self.labels.names['x'])}), "
+                f"got {fields.spec.coordinates}"
+            )
+        if fields.spec.in_channels != i:
+            raise ValueError(
+                f"u: expected {i} channels ({', '.join(self.labels.names['u'])}), "
+                f"got {fields.spec.in_channels}"
+            )
+        low, high = np.array(self.labels.low), np.array(self.labels.high)
+        bounded = np.array([p is None for p in self.normalizers.x.period])
+        slack = 1e-4 * (high - low)
+        for what, column in (("observed", fields.x), ("query", fields.x_query)):
+            outside = total = 0
+            for x in columns.samples(column, len(fields)):
+                out = ((x < low - slack) | (x > high + slack)) & bounded
+                outside, total = outside + int(out.any(1).sum()), total + len(x)
+            if outside:
+                box = ", ".join(
+                    f"{a:.4g} <= {name} <= {b:.4g}"
+                    for name, a, b, inside in zip(
+                        self.labels.names["x"], low, high, bounded, strict=True
+                    )
+                    if inside
+                )
+                warnings.warn(
+                    f"{outside} of {total} {what} positions lie outside of the box that the "
+                    f"operator was trained in ({box}): expect larger errors there",
+                    stacklevel=3,
+                )
+
+
+def build_model(kind: str, config: Any, spec: Spec, seed: int = 0) -> nn.Module:
+    """A new model by name, with initial weights that `seed` decides."""
+    if kind not in MODELS:
+        raise ValueError(f"no model {kind!r}: expected one of {', '.join(MODELS)}")
+    model_class, config_class = MODELS[kind]
+    if not isinstance(config, config_class):
+        config = from_dict(config_class, config or {})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return model_class(spec, config)
+
+
+def _spec(prepared: Fields, normalizers: Normalizers) -> Spec:
+    """What the model sees: encoded positions and normalised channels."""
+    i, o = len(normalizers.u.mean), len(normalizers.y.mean)
+    return Spec(normalizers.x.features, i, o, prepared.grid)
+
+
+def _copy(init: Operator, prepared: Fields, task: Task) -> nn.Module:
+    expected = _spec(prepared, init.normalizers)
+    got = _spec(prepared, task.normalizers(prepared))
+    if replace(expected, grid=None) != replace(got, grid=None):
+        raise ValueError(
+            f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"
+        )
+    net = build_model(init.kind, init.model.config, init.model.spec)  # type: ignore[arg-type]
+    net.load_state_dict(init.model.state_dict())
+    return net
+
+
+def _hold_back(data: Fields, validation: float | Fields, seed: int) -> tuple[Fields, Fields | None]:
+    """Training and validation samples; which ones are held back is random and decided by `seed`."""
+    if isinstance(validation, Fields):
+        return data, validation
+    if not 0 <= validation < 1:
+        raise ValueError(
+            f"validation: expected a share from 0 to below 1, or Fields, got {validation}"
+        )
+    count = min(round(validation * len(data)), len(data) - 1)
+    if count == 0:
+        return data, None
+    order = np.random.default_rng([seed, 1]).permutation(len(data))
+    return data.subset(np.sort(order[count:])), data.subset(np.sort(order[:count]))
+
+
+def _train_showing(training: Training, show: bool) -> None:
+    with progress("training", training.steps, show) as update:
+
+        def report(now: Progress) -> None:
+            error = "" if now.error is None else f"  validation error {100 * now.error:.2f} %"
+            update(now.step, f"epoch {now.epoch}  loss {now.loss:.4f}{error}")
+
+        train(training, report)
+
+
+def _arrays(values: Any) -> Any:
+    """Tensors and nested lists of numbers as arrays; lists of arrays as they are."""
+    if isinstance(values, Tensor):
+        return values.detach().cpu().numpy()
+    ragged = isinstance(values, list | tuple) and len(values) > 0 and np.ndim(values[0]) == 2
+    return list(values) if ragged else np.asarray(values)

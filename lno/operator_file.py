@@ -1,0 +1,120 @@
+"""An `Operator` in one safetensors file: weights as tensors, all else as JSON in its metadata."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from lno import tasks
+from lno.config import from_dict, to_dict
+from lno.data import Spec
+from lno.data.normalize import Coordinates, Normalizers, Standardizer
+from lno.files import replacing, require_signature
+from lno.models import MODELS
+from lno.operator import Labels, Operator
+from lno.training.device import pick_device
+
+FORMAT, VERSION = "lno.operator", 1
+KIND = "a model file (safetensors) written by lno"
+
+
+def save(operator: Operator, path: str | Path) -> None:
+    """Write `operator`; `path` keeps its old content until the new one is whole."""
+    scale = operator.normalizers
+    content = {
+        "model": operator.kind,
+        "spec": to_dict(operator.model.spec),
+        "config": to_dict(operator.model.config),
+        "task": tasks.to_json(operator.task),
+        "normalizers": {
+            "x": {**to_dict(scale.x.scale), "period": scale.x.period},
+            "u": to_dict(scale.u),
+            "y": to_dict(scale.y),
+        },
+        "labels": to_dict(operator.labels),
+        "provenance": operator.provenance,
+    }
+    metadata = {"format": FORMAT, "version": str(VERSION), "operator": json.dumps(content)}
+    weights = {
+        name: w.detach().cpu().contiguous() for name, w in operator.model.state_dict().items()
+    }
+    with replacing(path) as temporary:
+        try:
+            save_file(weights, temporary, metadata)
+        except SafetensorError as error:
+            raise OSError(str(error)) from error
+
+
+def load(path: str | Path, device: str = "auto") -> Operator:
+    """Read a file of `save` onto a device; nothing in it is ever executed."""
+    require_signature(path, b"{", 8, KIND)
+    where = pick_device(device)
+    try:
+        with safe_open(path, framework="pt") as file:
+            content = _content(file.metadata() or {})
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        return _build(content, weights, where)
+    except (SafetensorError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
+        raise ValueError(
+            f"{path} is damaged or not {KIND}: {type(error).__name__}: {error}"
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _content(metadata: dict[str, str]) -> dict[str, Any]:
+    if metadata.get("format") != FORMAT:
+        raise ValueError(
+            f"not {KIND}: expected the metadata format = {FORMAT!r}, got {metadata.get('format')!r}"
+        )
+    if int(metadata["version"]) > VERSION:
+        raise ValueError(
+            f"written in format version {metadata['version']}, this lno reads up to {VERSION}: "
+            "update with 'pip install -U latent-neural-operator'"
+        )
+    return json.loads(metadata["operator"])
+
+
+def _build(
+    content: dict[str, Any], weights: dict[str, torch.Tensor], where: torch.device
+) -> Operator:
+    kind = content["model"]
+    if kind not in MODELS:
+        raise ValueError(f"a model of kind {kind!r}, which this lno does not have")
+    model_class, config_class = MODELS[kind]
+    config, spec = from_dict(config_class, content["config"]), from_dict(Spec, content["spec"])
+    with torch.device(
+        "meta"
+    ):  # sizes that a hostile file claims cost nothing before they are checked
+        model = model_class(spec, config)
+    for name, expected in model.state_dict().items():
+        got = weights.get(name)
+        if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
+            found = "nothing" if got is None else f"{tuple(got.shape)} {got.dtype}"
+            raise ValueError(
+                f"weight {name}: expected {tuple(expected.shape)} {expected.dtype}, got {found}"
+            )
+    unknown = sorted(set(weights) - set(model.state_dict()))
+    if unknown:
+        raise ValueError(f"weight {unknown[0]} does not belong to this model")
+    model.load_state_dict(weights, assign=True)
+    model.requires_grad_(True).eval().to(where)
+    given = content["normalizers"]
+    period = tuple(given["x"].pop("period"))
+    scale = Normalizers(
+        Coordinates(from_dict(Standardizer, given["x"]), period),
+        from_dict(Standardizer, given["u"]),
+        from_dict(Standardizer, given["y"]),
+    )
+    sizes = (scale.x.features, len(scale.u.mean), len(scale.y.mean))
+    if sizes != (spec.coordinates, spec.in_channels, spec.out_channels):
+        raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")
+    labels = from_dict(Labels, content["labels"])
+    return Operator(
+        model, kind, tasks.from_json(content["task"]), scale, labels, content["provenance"]
+    )

@@ -1,0 +1,129 @@
+"""Figures. None of these touch global state: each returns a `Figure` to save or embed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from lno.files import replacing
+
+FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
+
+
+@dataclass(frozen=True)
+class Plane:
+    """A rectangle of points in two named coordinates; rows of a field run along the first."""
+
+    names: tuple[str, str]
+    low: tuple[float, float]
+    high: tuple[float, float]
+
+    def extent(self) -> tuple[float, float, float, float]:
+        """Left, right, bottom, top: the second coordinate to the right, the first upwards."""
+        return self.low[1], self.high[1], self.low[0], self.high[0]
+
+
+def reconstruction(
+    plane: Plane,
+    truth: np.ndarray,
+    sensors: tuple[np.ndarray, np.ndarray],
+    guesses: dict[str, np.ndarray],
+    title: str = "",
+) -> Figure:
+    """Sensors, the truth, and each reconstruction with its error below.
+
+    Args:
+        plane: where the fields (rows, columns) lie.
+        truth: the true field.
+        sensors: positions (n, 2) and values (n,) of the observations.
+        guesses: reconstructed fields by name.
+        title: a line above.
+    """
+    columns = 2 + len(guesses)
+    figure = Figure(figsize=(2.9 * columns, 5.4), layout="constrained")
+    axes = figure.subplots(2, columns, sharex=True, sharey=True)
+    span = float(np.abs(truth).max())
+    worst = max(float(np.abs(g - truth).max()) for g in guesses.values()) or 1.0
+    _sensors(axes[0, 0], plane, sensors, span)
+    axes[0, 0].set_title(f"{len(sensors[1])} sensors")
+    shown = _field(axes[0, 1], plane, truth, FIELD, -span, span)
+    axes[0, 1].set_title("truth")
+    for k, (name, guess) in enumerate(guesses.items(), start=2):
+        error = np.abs(guess - truth)
+        _field(axes[0, k], plane, guess, FIELD, -span, span)
+        wrong = _field(axes[1, k], plane, error, ERROR, 0.0, worst)
+        axes[0, k].set_title(name)
+        axes[1, k].set_title(f"error of {name}: {100 * error.mean() / np.abs(truth).mean():.1f} %")
+    axes[1, 0].set_axis_off()
+    axes[1, 1].set_axis_off()
+    figure.colorbar(shown, ax=axes[0, :].tolist(), shrink=0.9, pad=0.01)
+    figure.colorbar(wrong, ax=axes[1, :].tolist(), shrink=0.9, pad=0.01)
+    for row in axes:
+        row[0].set_ylabel(plane.names[0])
+    for axis in (axes[0, 0], axes[0, 1], *axes[1, 2:]):
+        axis.set_xlabel(plane.names[1])
+        axis.tick_params(labelbottom=True)
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def field_picture(
+    plane: Plane, values: np.ndarray, sensors: tuple[np.ndarray, np.ndarray], label: str
+) -> Figure:
+    """One field (rows, columns) with the sensors that it was predicted from on top."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    span = float(np.abs(values).max()) or 1.0
+    low, high = (-span, span) if values.min() < 0 < values.max() else (values.min(), values.max())
+    shown = _field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
+    x, _ = sensors
+    axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
+    axis.set(xlabel=plane.names[1], ylabel=plane.names[0], title=f"{label} from {len(x)} points")
+    figure.colorbar(shown, ax=axis, label=label)
+    return figure
+
+
+def learning_curve(curve: Sequence[dict[str, Any]]) -> Figure:
+    """Training loss and validation error against time."""
+    figure = Figure(figsize=(7.2, 3.2), layout="constrained")
+    axis = figure.subplots()
+    seconds = [row["seconds"] for row in curve]
+    axis.semilogy(seconds, [row["loss"] for row in curve], color="#8a96a6", label="training loss")
+    if any(row["error"] is not None for row in curve):
+        errors = [row["error"] for row in curve]
+        axis.semilogy(seconds, errors, color="#c0392b", label="validation error (relative L2)")
+    axis.set(xlabel="seconds of training")
+    axis.grid(True, which="both", alpha=0.25)
+    axis.legend(frameon=False)
+    return figure
+
+
+def save(figure: Figure, path: str | Path, dpi: int = 130) -> None:
+    """Write a figure atomically, in the format that the name's ending says (PNG without one)."""
+    kind = Path(path).suffix.lstrip(".") or "png"
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise ValueError(f"cannot draw a .{kind} file: choose a name ending in .png, .svg or .pdf")
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=kind, dpi=dpi)
+
+
+def _field(axis: Axes, plane: Plane, values: np.ndarray, cmap: str, low: float, high: float) -> Any:
+    return axis.imshow(
+        values, origin="lower", extent=plane.extent(), aspect="auto", cmap=cmap, vmin=low, vmax=high
+    )
+
+
+def _sensors(axis: Axes, plane: Plane, sensors: tuple[np.ndarray, np.ndarray], span: float) -> None:
+    x, u = sensors
+    axis.scatter(
+        x[:, 1], x[:, 0], c=u, s=14, cmap=FIELD, vmin=-span, vmax=span, edgecolors=INK, lw=0.4
+    )
+    left, right, bottom, top = plane.extent()
+    axis.set(xlim=(left, right), ylim=(bottom, top))
