@@ -24,6 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+INTERRUPTED = 130  # what the parser makes of Ctrl-C
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 
@@ -114,9 +115,8 @@ def main() -> None:
     debug = "--debug" in sys.argv[1:]
     try:
         code = typer.main.get_command(app)(standalone_mode=False)
-    except KeyboardInterrupt:
-        err.print("\ninterrupted: nothing that was there before has changed")
-        sys.exit(130)
+        if code == INTERRUPTED:
+            err.print("interrupted: no file was changed that was not finished")
     except Exception as error:
         if hasattr(error, "show"):  # the parser's own errors know how to print themselves
             error.show()

@@ -45,7 +45,13 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     ]
     if missing:
         raise ValueError(f"{cls.__name__} needs the key {missing[0]!r}, which is missing")
-    return cls(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+    # JSON has no tuples: a list becomes one where the dataclass says so.
+    return cls(
+        **{
+            key: tuple(v) if isinstance(v, list) and "tuple" in str(fields[key].type) else v
+            for key, v in values.items()
+        }
+    )
 
 
 def to_tagged(value: Any, table: Mapping[str, type]) -> dict[str, Any]:
@@ -58,15 +64,16 @@ def to_tagged(value: Any, table: Mapping[str, type]) -> dict[str, Any]:
 
 def from_tagged(values: Mapping[str, Any], table: Mapping[str, type]) -> Any:
     """Build the class that `values["kind"]` names in `table` from the other keys."""
-    if not isinstance(values, Mapping) or values.get("kind") not in table:
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    if not isinstance(kind, str) or kind not in table:
         raise ValueError(f"expected 'kind' to be one of {', '.join(table)}, got {values!r}")
-    return from_dict(table[values["kind"]], {k: v for k, v in values.items() if k != "kind"})
+    return from_dict(table[kind], {k: v for k, v in values.items() if k != "kind"})
 
 
-def require_count(name: str, value: Any, most: int) -> None:
-    """Raise unless `value` is a whole number from 1 to `most`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise ValueError(f"{name} must be a whole number from 1 to {most}, got {value!r}")
+def require_count(name: str, value: Any, most: int, least: int = 1) -> None:
+    """Raise unless `value` is a whole number from `least` to `most`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
 
 
 def require_range(name: str, value: Any, low: float, high: float) -> None:

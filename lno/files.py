@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +33,16 @@ def replacing(path: str | Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:
-        if error.filename is not None and Path(error.filename) not in (temporary, target):
-            raise
+        ours = (temporary, target, *target.parents)
+        if error.filename is not None and Path(error.filename) not in ours:
+            raise  # about another file, which the block read or wrote
         reason = error.strerror or str(error)
         raise OSError(
             f"cannot write {target}: {reason}. Choose a folder that can be written and has room."
         ) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # the error that matters is the one above
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -51,7 +53,11 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_json(path: str | Path, content: Any) -> None:
     """Write a JSON file atomically; NaN and infinity are errors, since JSON has neither."""
-    write_text(path, json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+    try:
+        text = json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
+    except ValueError as error:
+        raise ValueError(f"cannot write {path}: {error}") from error
+    write_text(path, text + "\n")
 
 
 def require_signature(path: str | Path, signature: bytes, offset: int, kind: str) -> None:

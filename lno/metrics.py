@@ -26,9 +26,11 @@ def relative_l2(
     tensor([0.2000, 0.5000])
     """
     error, target = _real(prediction - target, target, mask)
-    return _relative(
-        torch.linalg.vector_norm(error, dim=1), torch.linalg.vector_norm(target, dim=1)
-    )
+    # Squares of very large or small values leave the range of float32: bring them to order one.
+    largest = target.detach().abs().amax(1, keepdim=True)
+    scale = torch.where(largest > 0, largest, 1.0)
+    norm = torch.linalg.vector_norm
+    return _relative(norm(error / scale, dim=1), norm(target / scale, dim=1))
 
 
 def relative_mae(

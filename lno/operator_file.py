@@ -19,7 +19,7 @@ from lno.models import MODELS
 from lno.operator import Labels, Operator
 from lno.training.device import pick_device
 
-FORMAT, VERSION = "lno.operator", 1
+KEY, VERSION = "lno.operator", 1  # one key: a second one would make the bytes of a file random
 KIND = "a model file (safetensors) written by lno"
 
 
@@ -27,6 +27,7 @@ def save(operator: Operator, path: str | Path) -> None:
     """Write `operator`; `path` keeps its old content until the new one is whole."""
     scale = operator.normalizers
     content = {
+        "version": VERSION,
         "model": operator.kind,
         "spec": to_dict(operator.model.spec),
         "config": to_dict(operator.model.config),
@@ -39,13 +40,12 @@ def save(operator: Operator, path: str | Path) -> None:
         "labels": to_dict(operator.labels),
         "provenance": operator.provenance,
     }
-    metadata = {"format": FORMAT, "version": str(VERSION), "operator": json.dumps(content)}
     weights = {
         name: w.detach().cpu().contiguous() for name, w in operator.model.state_dict().items()
     }
     with replacing(path) as temporary:
         try:
-            save_file(weights, temporary, metadata)
+            save_file(weights, temporary, {KEY: json.dumps(content)})
         except SafetensorError as error:
             raise OSError(str(error)) from error
 
@@ -68,16 +68,15 @@ def load(path: str | Path, device: str = "auto") -> Operator:
 
 
 def _content(metadata: dict[str, str]) -> dict[str, Any]:
-    if metadata.get("format") != FORMAT:
+    if KEY not in metadata:
+        raise ValueError(f"not {KIND}: its metadata lack the key {KEY!r}")
+    content = json.loads(metadata[KEY])
+    if content["version"] > VERSION:
         raise ValueError(
-            f"not {KIND}: expected the metadata format = {FORMAT!r}, got {metadata.get('format')!r}"
-        )
-    if int(metadata["version"]) > VERSION:
-        raise ValueError(
-            f"written in format version {metadata['version']}, this lno reads up to {VERSION}: "
+            f"written in format version {content['version']}, this lno reads up to {VERSION}: "
             "update with 'pip install -U latent-neural-operator'"
         )
-    return json.loads(metadata["operator"])
+    return content
 
 
 def _build(

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 
 Index = NDArray[np.int64]
@@ -229,14 +230,20 @@ def check_finite(name: str, column: Column, channel_names: Sequence[str]) -> Non
 
 
 def _as_float(name: str, values: Any) -> np.ndarray:
-    if hasattr(values, "detach"):  # a torch tensor, without importing torch for it
-        values = values.detach().cpu().numpy()
+    if isinstance(values, torch.Tensor):
+        tensor = values.detach().cpu()
+        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name}: has masked values. Leave out points without a value: samples may have "
+            "different points (pass lists of arrays)."
+        )
     try:
         array = np.asarray(values)
     except ValueError as error:  # nested lists of unequal lengths
         raise ValueError(f"{name}: expected an array of numbers: {error}") from error
-    if array.dtype in (np.float32, np.float64):
-        return array
+    if array.dtype in (np.float32, np.float64):  # in whatever byte order
+        return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "biuf":
         return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
     raise ValueError(f"{name}: expected real numbers, got dtype {array.dtype}")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from lno.config import require_count
 from lno.data import columns
 from lno.data.batch import Batch
 from lno.data.columns import Column, Index, Ragged, as_column, check_finite
@@ -29,6 +30,11 @@ class Spec:
     in_channels: int
     out_channels: int
     grid: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        require_count("coordinates", self.coordinates, 10**6)
+        for name in ("in_channels", "out_channels"):
+            require_count(name, getattr(self, name), 10**6, least=0)
 
 
 class Sample(NamedTuple):
@@ -86,8 +92,10 @@ class Fields:
         given = None if u is None else as_column("u", u, shareable=False)
         self._count = self._count_samples(given)
         self.u = self._no_values() if given is None else given
-        self.grid = None if grid is None else tuple(int(k) for k in grid)
-        self.period = period and tuple(None if p is None else float(p) for p in period)
+        self.grid = None if grid is None else tuple(_count("grid", k) for k in grid)
+        self.period = (
+            None if period is None else tuple(None if p is None else float(p) for p in period)
+        )
         self.names = self._labels("names", names)
         self.units = self._labels("units", units)
         self.frame = str(frame)
@@ -154,7 +162,7 @@ class Fields:
 
     def batch(self, index: ArrayLike) -> Batch:
         """The samples at `index` as tensors; ragged samples are padded and masked, others never."""
-        chosen = np.asarray(index, dtype=np.int64)
+        chosen = self._existing(index)
         x, mask = _tensor(self.x, chosen)
         u, _ = _tensor(self.u, chosen)
         q, query_mask = (x, mask) if self.same_points else _tensor(self.x_query, chosen)
@@ -165,7 +173,7 @@ class Fields:
 
     def subset(self, index: ArrayLike) -> Fields:
         """The samples at `index`, in that order."""
-        chosen = np.arange(len(self))[np.asarray(index)]
+        chosen = self._existing(index)
         new = {n: None if c is None else columns.take(c, chosen) for n, c in self._columns()}
         return self._with(new, len(chosen))
 
@@ -235,6 +243,13 @@ class Fields:
 
     # -- inside ----------------------------------------------------------------------------------
 
+    def _existing(self, index: ArrayLike) -> Index:
+        """Indices of samples, counted from the end where they are negative."""
+        wanted = np.asarray(index)
+        if wanted.size == 0:
+            raise ValueError("no samples: expected at least one index")
+        return np.arange(len(self))[np.atleast_1d(wanted)]
+
     def _columns(self) -> list[tuple[str, Any]]:
         return [(name, self.column(name)) for name in COLUMNS]
 
@@ -283,6 +298,11 @@ class Fields:
         return labels
 
     def _check_shapes(self) -> None:
+        for points in ("x", "x_query"):
+            sizes = columns.sizes(getattr(self, points), len(self))
+            if np.any(sizes == 0):
+                k = int(np.argmin(sizes))
+                raise ValueError(f"{points}, sample {k} has no points: expected at least one")
         for points, values in (("x", "u"), ("x_query", "y")):
             column = self.column(values)
             if column is None:
@@ -295,9 +315,6 @@ class Fields:
                     f"{values}, sample {k}: expected {expected[k]} points as in {points}, "
                     f"got {got[k]}"
                 )
-            if np.any(got == 0):
-                k = int(np.argmin(got))
-                raise ValueError(f"{points}, sample {k} has no points: expected at least one")
         d = columns.channels(self.x)
         if d == 0:
             raise ValueError("x has no coordinates: expected an array (..., points, coordinates)")
@@ -327,6 +344,12 @@ class Fields:
         _check_duplicates("x", self.x, "u", self.u, len(self))
         if self.y is not None:
             _check_duplicates("x_query", self.x_query, "y", self.y, len(self))
+
+
+def _count(name: str, value: Any) -> int:
+    number = int(value) if isinstance(value, np.integer) else value
+    require_count(name, number, 10**12)
+    return number
 
 
 def _tensor(column: Column, index: Index) -> tuple[torch.Tensor, torch.Tensor | None]:

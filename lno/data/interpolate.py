@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,7 +18,8 @@ def interpolate_rbf(
 ) -> np.ndarray:
     """Values (q, i) at x_query (q, d) of the cubic RBF interpolant of u (n, i) at x (n, d).
 
-    A periodic coordinate is continued by an image of the points on either side.
+    A periodic coordinate is continued by an image of the points on either side; of points that
+    coincide, the first counts.
 
     Args:
         x: positions of the observations.
@@ -31,18 +33,29 @@ def interpolate_rbf(
     >>> float(abs(v[0, 0] - np.sin(2 * np.pi * 0.975))) < 1e-3
     True
     """
-    points, values = np.asarray(x, dtype=np.float64), np.asarray(u, dtype=np.float64)
-    x_query = np.array(x_query, dtype=np.float64)
-    for axis, length in enumerate(period or ()):
-        if length is None:
-            continue
-        points, x_query = points.copy(), x_query.copy()
+    points, queries = (np.array(v, dtype=np.float64) for v in (x, x_query))
+    values = np.asarray(u, dtype=np.float64)
+    periodic = [(axis, length) for axis, length in enumerate(period or ()) if length is not None]
+    for axis, length in periodic:
         points[:, axis] %= length
-        x_query[:, axis] %= length
+        queries[:, axis] %= length
+    _, first = np.unique(points.round(12), axis=0, return_index=True)
+    points, values = points[first], values[first]
+    for axis, length in periodic:
         shift = np.eye(points.shape[1])[axis] * length
         points = np.concatenate((points, points - shift, points + shift))
         values = np.concatenate((values, values, values))
-    # Cubic functions come with a linear trend, which d + 1 points must determine.
-    degree = 1 if len(points) > points.shape[1] else 0
     near = min(neighbors, len(points))
-    return RBFInterpolator(points, values, kernel="cubic", degree=degree, neighbors=near)(x_query)
+    # Cubic functions come with a linear trend; points on a line, or too few, cannot determine it.
+    for degree in (1, 0):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # SciPy prefers degree 1, and so do we
+            try:
+                spline = RBFInterpolator(
+                    points, values, kernel="cubic", degree=degree, neighbors=near
+                )
+                return spline(queries)
+            except (np.linalg.LinAlgError, ValueError):
+                if degree == 0:
+                    raise
+    raise AssertionError("unreachable")

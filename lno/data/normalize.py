@@ -53,8 +53,8 @@ class Standardizer:
         mean = sum(a.sum(0, dtype=np.float64) for a in arrays()) / total
         square = sum(np.square(a - mean, dtype=np.float64).sum(0) for a in arrays()) / total
         std = np.sqrt(square)
-        constant = std <= 1e-6 * np.abs(mean)  # a constant, up to the rounding of float32
-        std = np.where(constant | (std == 0), 1.0, std)
+        rounding = max(8 * np.finfo(column.dtype).eps for column in columns_)
+        std = np.where(std <= rounding * np.abs(mean), 1.0, std)  # a constant, up to rounding
         return cls(tuple(mean.tolist()), tuple(std.tolist()))
 
     @classmethod

@@ -8,6 +8,7 @@ units, provenance. Chunks hold whole samples, are compressed, and carry a checks
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,26 +49,64 @@ def load(path: str | Path, *, lazy: bool = False) -> Fields:
     """Read a file of `save`; with `lazy`, values stay in the file until they are used."""
     kind = "a data file (HDF5) written by lno"
     require_signature(path, b"\x89HDF\r\n\x1a\n", 0, kind)
+    file = None
     try:
         file = h5py.File(path, "r")
         fields = _read(file, lazy)
-    except (OSError, KeyError, RuntimeError, TypeError, MemoryError, RecursionError) as error:
+    except Exception as error:
+        if file is not None:  # HDF5 would go on answering from it after the file is repaired
+            file.close()
+        if isinstance(error, ValueError):
+            raise ValueError(f"{path}: {error}") from error
         raise ValueError(f"{path} is damaged or not {kind}: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     if not lazy:
         file.close()
     return fields
 
 
+class _Guarded(io.FileIO):
+    """A file that keeps its first failure to itself.
+
+    HDF5 cannot give up a file that it failed to write: it tries again when the process ends, and
+    crashes it. So it is told that all went well, and the failure is raised once it has let go.
+    """
+
+    failure: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        """Write, or remember why not."""
+        try:
+            if self.failure is None:
+                return super().write(data) or 0
+        except OSError as error:
+            self.failure = error
+        return len(data)
+
+    def truncate(self, size: int | None = None) -> int:
+        """Change the size, or remember why not."""
+        try:
+            if self.failure is None:
+                return super().truncate(size)
+        except OSError as error:
+            self.failure = error
+        return size or 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Read back what was written; zeros where it never arrived."""
+        view = memoryview(buffer).cast("B")
+        count = super().readinto(view) or 0
+        view[count:] = bytes(len(view) - count)
+        return len(view)
+
+
 @contextmanager
 def _writing(path: Path) -> Iterator[h5py.File]:
     """An open HDF5 file whose failures, when the disk is full say, are plain OSErrors."""
-    try:
-        with h5py.File(path, "w", libver=("v110", "v112")) as file:
+    with _Guarded(path, "w+") as raw:
+        with h5py.File(raw, "w", libver=("v110", "v112")) as file:
             yield file
-    except RuntimeError as error:
-        raise OSError(str(error)) from error
+        if raw.failure is not None:
+            raise raw.failure
 
 
 def _write(file: h5py.File, name: str, column: Any) -> None:

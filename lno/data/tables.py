@@ -21,11 +21,15 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
+    lines: list[tuple[int, list[str]]] = []
     try:
-        lines = list(csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True))
-    except (UnicodeDecodeError, csv.Error) as error:
+        reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True)
+        lines.extend((reader.line_num, line) for line in reader)
+    except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not a CSV file: {error}") from error
-    header = [name.strip() for name in lines[0]] if lines else []
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {reader.line_num}: not a CSV file: {error}") from error
+    header = [name.strip() for name in lines[0][1]] if lines else []
     missing = [name for name in wanted if name not in header]
     if missing:
         raise ValueError(
@@ -36,7 +40,7 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
         raise ValueError(f"{path}, line 1: the column {twice[0]!r} stands there more than once")
     places = [header.index(name) for name in wanted]
     rows = []
-    for number, line in enumerate(lines[1:], start=2):
+    for number, line in lines[1:]:
         if not line:
             continue
         if len(line) != len(header):
@@ -54,13 +58,13 @@ def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> Non
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([[f"{v:.9g}" for v in row] for row in values])
+    writer.writerows([[repr(v) for v in row] for row in np.asarray(values).tolist()])
     write_text(path, text.getvalue())
 
 
 def _number(path: Path, line: int, column: str, cell: str) -> float:
     try:
-        value = float(cell)
+        value = math.nan if "_" in cell else float(cell)  # Python reads 1_000 as a number
     except ValueError:
         value = math.nan
     if not math.isfinite(value):

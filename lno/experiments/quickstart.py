@@ -157,14 +157,15 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path) -> str
         html.paragraph(
             "A Latent Neural Operator was trained to complete solutions of Burgers' equation from "
             f"randomly placed sensors: {provenance['seconds']:.0f} seconds on the CPU, "
-            f"{operator.parameters:,} weights. One model serves every number of sensors. Beside it: "
-            "cubic radial basis functions, which need no training."
+            f"{operator.parameters:,} weights. One model serves every number of sensors. Beside "
+            "it: cubic radial basis functions, which need no training."
         ),
         html.table(["observed", "sensors", "LNO", "RBF"], rows, best),
         html.paragraph(
             f"Mean absolute error relative to the mean size of the field, mean over {TEST} "
-            "solutions that were not used in training. The fewer the sensors, the more it helps to know what "
-            "solutions look like; with many, interpolation is hard to beat in a few minutes.",
+            "solutions that were not used in training. The fewer the sensors, the more it helps "
+            "to know what solutions look like; with many, interpolation is hard to beat in a few "
+            "minutes of training.",
             note=True,
         ),
     ]
@@ -182,8 +183,9 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path) -> str
         html.heading("How it was made"),
         html.paragraph(
             f"u_t + u u_x = 0.01 u_xx, periodic in x, random smooth initial values; "
-            f"{data['samples']} solutions for training, from seed {data['seed']}, observed and completed for t from "
-            f"{WINDOW.low} to {WINDOW.high}. Model: {asdict(CONFIG)}. Recipe: {asdict(RECIPE)}. "
+            f"{data['samples']} solutions for training, from seed {data['seed']}, observed and "
+            f"completed for t from {WINDOW.low} to {WINDOW.high}. Model: {asdict(CONFIG)}. "
+            f"Recipe: {asdict(RECIPE)}. "
             f"Data: sha256 {data['hash'][:16]}. Hardware: {provenance['hardware']}. "
             f"lno {provenance['lno']}, torch {provenance['torch']}.",
             note=True,

@@ -5,8 +5,8 @@
 
 The covariance exp(−1) exp(cos 2πd) has the Fourier variances e⁻¹ I_k(1), so initial values are
 drawn mode by mode, exactly. Time is advanced by ETDRK4 (Cox & Matthews 2002, with the contour
-integrals of Kassam & Trefethen 2005) on at least 512 points, dealiased by the 2/3 rule. Against the
-Cole–Hopf solution the error is about 1e-9.
+integrals of Kassam & Trefethen 2005) on at least 512 points, dealiased by the 2/3 rule. The error
+against the Cole–Hopf solution is below 1e-8.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import Fields
+from lno.problems.numerics.samples import solve_samples
 
 MODES = 40  # the variance of mode 40 is 1e-60
 
@@ -43,7 +44,7 @@ class Burgers:
     viscosity: float = 0.01
 
     name: ClassVar[str] = "burgers"
-    batch: ClassVar[int] = 64
+    batch: ClassVar[int] = 512
 
     def __post_init__(self) -> None:
         require_count("grid", self.grid, 4096)
@@ -58,13 +59,17 @@ class Burgers:
         return np.sqrt(variance) * random.standard_normal((2, MODES))
 
     def solve(self, inputs: Tensor) -> Tensor:
-        """(b, 2, modes) coefficients to solutions (b, t, x)."""
+        """(b, 2, modes) coefficients to solutions (b, t, x), float32."""
         points = max(512, self.grid)
         x = torch.arange(points, dtype=torch.float64, device=inputs.device) / points
-        # Steps of 1/254 or less: halving them changes the solution by less than 1e-7.
-        substeps = math.ceil(254 / (self.grid - 1))
-        u = etdrk4(initial_value(inputs, x), self.viscosity, self.grid, substeps)
-        return u[..., :: points // self.grid]
+        # Steps of 1/1500 or less keep the error below 1e-8 at all times, steep shocks included.
+        substeps = math.ceil(1500 / (self.grid - 1))
+
+        def on_the_grid(part: Tensor) -> Tensor:
+            u = etdrk4(initial_value(part, x), self.viscosity, self.grid, substeps)
+            return u[..., :: points // self.grid].float()
+
+        return solve_samples(on_the_grid, inputs, cpu=16, gpu=512)
 
     def fields(
         self, inputs: np.ndarray, solutions: np.ndarray, provenance: dict[str, Any]
@@ -74,7 +79,7 @@ class Burgers:
         positions = np.stack(np.meshgrid(t, x, indexing="ij"), axis=-1).reshape(-1, 2)
         return Fields(
             positions,
-            y=solutions.reshape(len(solutions), -1, 1).astype(np.float32),
+            y=solutions.reshape(len(solutions), -1, 1),
             grid=(self.grid, self.grid),
             period=(None, 1.0),
             names={"x": ["t", "x"], "y": ["u"]},
@@ -91,7 +96,11 @@ def initial_value(coefficients: Tensor, x: Tensor) -> Tensor:
 
 
 def etdrk4(u: Tensor, viscosity: float, times: int, substeps: int) -> Tensor:
-    """Solve from u (b, n) at t = 0; returns (b, times, n) at equal steps up to t = 1."""
+    """Solve from u (b, n) at t = 0; returns (b, times, n) at equal steps up to t = 1.
+
+    The equation is solved in the frame that moves with the mean of u, which is conserved: there a
+    shock travels less, and the same steps are ten times more accurate.
+    """
     b, n = u.shape
     wave = 2 * math.pi * torch.arange(n // 2 + 1, dtype=u.dtype, device=u.device)
     linear = -viscosity * wave**2
@@ -115,7 +124,8 @@ def etdrk4(u: Tensor, viscosity: float, times: int, substeps: int) -> Tensor:
     f2 = around((2 + r + torch.exp(r) * (r - 2)) / r**3)
     f3 = around((-4 - 3 * r - r**2 + torch.exp(r) * (4 - r)) / r**3)
 
-    v = torch.fft.rfft(u)
+    mean = u.mean(dim=1, keepdim=True)
+    v = torch.fft.rfft(u - mean)
     out = u.new_empty(b, times, n)
     out[:, 0] = u
     for j in range(1, times):
@@ -126,5 +136,6 @@ def etdrk4(u: Tensor, viscosity: float, times: int, substeps: int) -> Tensor:
             nb = nonlinear(half * v + q * na)
             nc = nonlinear(half * a + q * (2 * nb - nv))
             v = whole * v + f1 * nv + 2 * f2 * (na + nb) + f3 * nc
-        out[:, j] = torch.fft.irfft(v, n=n)
+        back = torch.exp(-1j * wave * mean * (j / (times - 1)))
+        out[:, j] = torch.fft.irfft(v * back, n=n) + mean
     return out

@@ -1,9 +1,8 @@
 """Making data sets: sample k of a seed is the same however it is made.
 
 A problem is a frozen dataclass whose fields are its physics and resolution. Its `draw` makes the
-random input of one sample from (seed, index) alone, on the CPU; `solve` takes a batch of inputs;
-`fields` gives inputs and solutions their meaning. Batches have one fixed size, padded at the end,
-so that no result depends on how many samples were asked for.
+random input of one sample from (seed, index) alone, on the CPU; `solve` takes any number of inputs
+and gives each the same solution whatever its companions; `fields` gives both their meaning.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Problem(Protocol):
     """What a problem offers to be made into data."""
 
     name: ClassVar[str]
-    batch: ClassVar[int]  # how many samples are solved at once
+    batch: ClassVar[int]  # how many samples a GPU solves at once
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
         """The random input of one sample."""
@@ -51,13 +50,14 @@ def make(
 ) -> Fields:
     """Draw and solve samples 0..samples of `seed`; `progress` hears how many are done."""
     require_count("samples", samples, 10**9)
-    require_count("seed + 1", seed + 1, 2**32)
+    require_count("seed", seed, 2**32, least=0)
     inputs, solutions = [], []
-    for start in range(0, samples, problem.batch):
-        drawn = np.stack([problem.draw(generator(seed, start + k)) for k in range(problem.batch)])
-        solved = problem.solve(torch.from_numpy(drawn).to(device)).cpu().numpy()
-        inputs.append(drawn[: samples - start])
-        solutions.append(solved[: samples - start])
-        progress(min(start + problem.batch, samples))
+    step = problem.batch if torch.device(device).type == "cuda" else min(32, problem.batch)
+    for start in range(0, samples, step):
+        stop = min(start + step, samples)
+        drawn = np.stack([problem.draw(generator(seed, k)) for k in range(start, stop)])
+        inputs.append(drawn)
+        solutions.append(problem.solve(torch.from_numpy(drawn).to(device)).cpu().numpy())
+        progress(stop)
     provenance = {"problem": problem.name, "seed": seed, "parameters": to_dict(problem)}
     return problem.fields(np.concatenate(inputs), np.concatenate(solutions), provenance)

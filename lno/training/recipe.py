@@ -49,7 +49,11 @@ class Recipe:
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         """The optimiser of a model's parameters."""
         return torch.optim.AdamW(
-            model.parameters(), lr=self.rate, betas=(0.9, 0.99), weight_decay=self.weight_decay
+            model.parameters(),
+            lr=self.rate,
+            betas=(0.9, 0.99),
+            weight_decay=self.weight_decay,
+            fused=True,
         )
 
     def schedule(

@@ -1,0 +1,80 @@
+"""Peak memory of `Operator.predict` against the number of points.
+
+    python benchmarks/memory_predict.py
+
+Each number of points runs in a process of its own. The peak is what the process used at most beyond
+what it used just before the call; the arrays themselves (positions, values, prediction) are counted
+apart. Beyond one chunk the curve is flat. Writes results/benchmarks/memory_predict.json.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lno.data import Fields, Spec
+from lno.experiments.presets import PAPER_CONFIGS
+from lno.files import write_json
+from lno.models import LNO
+from lno.operator import CHUNK, Labels, Operator
+from lno.tasks import Steady
+
+POINTS = (1_000, 4_000, 16_000, 64_000, 250_000, 1_000_000)
+RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "memory_predict.json"
+
+
+def untrained() -> Operator:
+    """An operator of the paper's Darcy size: memory does not depend on what it has learnt."""
+    torch.manual_seed(0)
+    random = np.random.default_rng(0)
+    data = Fields(
+        random.uniform(size=(64, 2)), random.normal(size=(2, 64, 1)), y=np.ones((2, 64, 1))
+    )
+    task = Steady()
+    model = LNO(Spec(2, 1, 1), PAPER_CONFIGS["darcy"])
+    return Operator(model, "lno", task, task.normalizers(data), Labels.of(data, task))
+
+
+def peak_gb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def measure(points: int) -> dict[str, float]:
+    operator = untrained()
+    random = np.random.default_rng(1)
+    x, x_query = random.uniform(size=(2, points, 2)).astype(np.float32)
+    u = random.normal(size=(points, 1)).astype(np.float32)
+    operator.predict(x[:100], u[:100], x_query[:100])  # libraries allocate on first use
+    arrays = (x.nbytes + x_query.nbytes + u.nbytes + 4 * points) / 1e9
+    before = peak_gb()
+    y = operator.predict(x, u, x_query)
+    assert y.shape == (points, 1)
+    return {"points": points, "arrays_gb": arrays, "extra_gb": max(0.0, peak_gb() - before)}
+
+
+def main() -> None:
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(int(sys.argv[1]))))
+        return
+    rows = []
+    print("points observed and queried | arrays GB | peak GB above the start")
+    for points in POINTS:
+        command = [sys.executable, __file__, str(points)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows.append(json.loads(done.stdout))
+        print(
+            f"{points:>27,} | {rows[-1]['arrays_gb']:9.4f} | {rows[-1]['extra_gb']:.3f}", flush=True
+        )
+    hardware = f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
+    write_json(RESULT, {"rows": rows, "chunk": CHUNK, "hardware": hardware})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Shared by all tests: one thread setting, so that runs are the same everywhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Fields
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if torch.cuda.is_available():
+        return
+    skip = pytest.mark.skip(reason="needs a CUDA device")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)
+
+
+@pytest.fixture
+def line_fields() -> Fields:
+    """Forty samples of a small smooth operator on a line: u = a·sin(x + b) to its derivative."""
+    random = np.random.default_rng(0)
+    x = np.linspace(0, 3, 24)[:, None]
+    a, b = random.uniform(0.5, 2, (2, 40, 1, 1))
+    return Fields(x, u=a * np.sin(x + b), y=a * np.cos(x + b), names={"u": ["f"], "y": ["df"]})

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lno import Operator, Recipe
+from lno.data.tables import read_csv
+from lno.experiments import quickstart as example
+from lno.ledger import Run
+from lno.models import LNOConfig
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[example.Comparison]]:
+    """The quickstart with a tiny model and few samples: everything but the accuracy is real."""
+    path = tmp_path_factory.mktemp("quickstart")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            example, "CONFIG", LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1)
+        )
+        patch.setattr(example, "RECIPE", Recipe(epochs=2, batch=4, queries=64))
+        patch.setattr(example, "TRAIN", 32)
+        patch.setattr(example, "TEST", 4)
+        return path, example.quickstart(path / "out", seed=1, results=path / "results")
+
+
+def test_it_compares_both_methods_on_the_same_unseen_sensors(
+    small: tuple[Path, list[example.Comparison]],
+) -> None:
+    _, comparisons = small
+    assert [c.ratio for c in comparisons] == [0.05, 0.01, 0.005]
+    for c in comparisons:
+        assert c.batch.x.shape[:2] == (4, round(c.ratio * 64 * 128))
+        learned, classical = (e["relative_mae"] for e in c.errors())
+        assert classical < 0.3 < learned  # an untrained model knows nothing, interpolation does
+
+
+def test_the_rbf_error_is_the_known_one(small: tuple[Path, list[example.Comparison]]) -> None:
+    """About 0.9, 6.2 and 11.9 % over 128 samples; four samples scatter around that."""
+    _, comparisons = small
+    for c, expected in zip(comparisons, (0.009, 0.062, 0.119), strict=True):
+        assert c.errors()[1]["relative_mae"] == pytest.approx(expected, rel=0.7)
+
+
+def test_it_writes_a_page_that_needs_nothing_else(
+    small: tuple[Path, list[example.Comparison]],
+) -> None:
+    folder, comparisons = small
+    text = (folder / "out" / "report.html").read_text()
+    assert text.count("data:image/png;base64,") == 4
+    assert not re.findall(r'(?:src|href)="(?!data:)', text)
+    for c in comparisons:
+        for errors in c.errors():
+            assert f"{100 * errors['relative_mae']:.2f} %" in text
+
+
+def test_the_printed_commands_work_when_pasted(
+    small: tuple[Path, list[example.Comparison]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shlex
+
+    from lno import cli
+
+    folder, _ = small
+    for command in example.next_commands(folder / "out"):
+        monkeypatch.setattr("sys.argv", shlex.split(command))
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        assert left.value.code == 0, command
+    table = read_csv(folder / "out" / "field.csv", ["t", "x", "u"])
+    operator = Operator.load(folder / "out" / "model.safetensors")
+    sensors = read_csv(folder / "out" / "sensors.csv", ["t", "x", "u"])
+    expected = operator.predict(sensors[:, :2], sensors[:, 2:], table[:, :2])
+    np.testing.assert_allclose(table[:, 2:], expected, rtol=1e-5, atol=1e-6)
+    assert np.load(folder / "out" / "fine.npz")["y"].shape == (1, 256 * 512, 1)
+
+
+def test_it_records_both_runs_in_the_ledger(small: tuple[Path, list[example.Comparison]]) -> None:
+    folder, comparisons = small
+    for k, model in enumerate(("lno", "rbf")):
+        run = Run.load(folder / "results" / "burgers" / model / "quickstart.json")
+        assert (run.problem, run.model, run.seed) == ("burgers", model, 1)
+        for c in comparisons:
+            assert run.metrics[f"test:ratio={c.ratio:g}"] == c.errors()[k]

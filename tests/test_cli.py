@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lno
+from lno import Completion, Fields, Operator, RandomRatio, Window
+
+
+def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lno.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small completer of fields over (t, x), its data, and sensors for it."""
+    path = tmp_path_factory.mktemp("cli")
+    t, x = np.linspace(0, 1, 8), np.arange(16) / 16
+    positions = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+    phase = np.random.default_rng(0).uniform(0, 1, (20, 1))
+    y = np.sin(2 * np.pi * (positions[:, 1] - positions[:, 0] - phase))[..., None]
+    data = Fields(
+        positions,
+        y=y,
+        grid=(8, 16),
+        period=(None, 1.0),
+        names={"x": ["t", "x"], "y": ["height"]},
+        units={"x": ["s", "m"], "y": ["m"]},
+        frame="a test",
+        provenance={"made": "here"},
+    )
+    data.save(path / "data.h5")
+    task = Completion(RandomRatio(0.1, 0.3), Window("t", 0.0, 1.0))
+    config = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+    Operator.fit(data, task=task, epochs=2, config=config, progress=False).save(
+        path / "m.safetensors"
+    )
+    (path / "sensors.csv").write_text("height,x,t,comment\n0.5,0.25,0.1,a\n-0.5,0.75,0.9,b\n")
+    return path
+
+
+def test_version_and_help_with_examples() -> None:
+    assert run("--version").stdout == f"lno {lno.__version__}\n"
+    top = run("--help")
+    assert top.returncode == 0
+    for command in ("quickstart", "info", "predict"):
+        assert command in top.stdout
+        page = run(command, "--help")
+        assert page.returncode == 0
+        assert f"Example: lno {command}" in " ".join(page.stdout.split())
+
+
+def test_info_tells_what_a_file_holds(folder: Path) -> None:
+    model = run("info", folder / "m.safetensors").stdout
+    for fact in (
+        "height → height",
+        "lno, ",
+        "weights",
+        "t 0 to 1",
+        "period 1",
+        "completion",
+        "a test",
+    ):
+        assert fact in model
+    data = run("info", folder / "data.h5").stdout
+    for fact in ("20 samples", "8×16", "height", "hash", "made", "std"):
+        assert fact in data
+    assert lno.__version__ in run("info").stdout
+
+
+def test_predict_writes_what_the_operator_predicts(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "predict", folder / "m.safetensors", folder / "sensors.csv", "--out", tmp_path / "a.npz"
+    )
+    assert done.returncode == 0, done.stderr
+    answer = np.load(tmp_path / "a.npz")
+    op = Operator.load(folder / "m.safetensors")
+    expected = op.predict(
+        np.array([[0.1, 0.25], [0.9, 0.75]]), np.array([[0.5], [-0.5]]), answer["x_query"]
+    )
+    assert np.array_equal(answer["y"][0], expected)
+    # Without --at or --grid the answer is on the grid of the training data.
+    assert np.allclose(answer["x_query"], Fields.load(folder / "data.h5").x)
+
+
+def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(folder: Path, tmp_path: Path) -> None:
+    done = run(
+        "predict",
+        folder / "m.safetensors",
+        folder / "sensors.csv",
+        "--grid",
+        "5x6",
+        "--out",
+        tmp_path / "a.csv",
+        "--plot",
+        tmp_path / "a.png",
+    )
+    assert done.returncode == 0, done.stderr
+    rows = (tmp_path / "a.csv").read_text().splitlines()
+    assert rows[0] == "t,x,height"
+    assert len(rows) == 1 + 30
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_predict_at_points_of_choice_as_h5(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "at.csv").write_text("x,t\n0.5,0.5\n0.1,0.2\n")
+    done = run(
+        "predict",
+        folder / "m.safetensors",
+        folder / "sensors.csv",
+        "--at",
+        tmp_path / "at.csv",
+        "--out",
+        tmp_path / "a.h5",
+    )
+    assert done.returncode == 0, done.stderr
+    answer = Fields.load(tmp_path / "a.h5")
+    assert answer.x_query.tolist() == [[0.5, 0.5], [0.2, 0.1]]
+    assert answer.names["y"] == ["height"]
+    assert answer.units["x"] == ["s", "m"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("t,x\n0,0\n", "line 1: expected the columns t, x, height, got t, x"),
+        ("t,x,height\n0,0,one\n", "line 2, column 'height': expected a number, got 'one'"),
+        (
+            "t,x,height\n0,0,1\n0.5,0.5,nan\n",
+            "line 3, column 'height': expected a number, got 'nan'",
+        ),
+        ("t,x,height\n0,0\n", "line 2: expected 3 cells, got 2"),
+        ("t,x,height\n", "has no rows"),
+        ("", "line 1: expected the columns"),
+        ("t,x,height\n0,0,1\n0,0,2\n", "are the same position [0.0, 0.0] with different u"),
+    ],
+)
+def test_bad_sensors_are_one_clear_line(
+    folder: Path, tmp_path: Path, text: str, message: str
+) -> None:
+    (tmp_path / "bad.csv").write_text(text)
+    done = run(
+        "predict", folder / "m.safetensors", tmp_path / "bad.csv", "--out", tmp_path / "a.csv"
+    )
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["info", "missing.safetensors"], 1, "missing.safetensors does not exist"),
+        (["info", "sensors.csv"], 1, "expected a model (.safetensors) or a data file (.h5)"),
+        (["info", "bomb.h5"], 1, "pickles can run any code and are never opened"),
+        (["info", "cut.safetensors"], 1, "cut.safetensors is damaged or not"),
+        (
+            ["predict", "m.safetensors", "sensors.csv", "--out", "a.txt"],
+            1,
+            "ending in .csv, .npz or .h5",
+        ),
+        (["predict", "m.safetensors", "none.csv", "--out", "a.csv"], 1, "none.csv does not exist"),
+        (["predict", "data.h5", "sensors.csv", "--out", "a.csv"], 1, "is not a model file"),
+        (
+            ["predict", "m.safetensors", "sensors.csv", "--out", "a.csv", "--grid", "5"],
+            1,
+            "like 64x64",
+        ),
+        (
+            ["predict", "m.safetensors", "sensors.csv", "--out", "a.csv", "--device", "warp"],
+            1,
+            "'warp'",
+        ),
+        (["predict", "m.safetensors"], 2, "Missing argument"),
+        (["dance"], 2, "No such command"),
+        (["quickstart", "--seed", "-1"], 2, "Invalid value"),
+        (["quickstart", "--out", "sensors.csv"], 1, "sensors.csv"),
+    ],
+)
+def test_mistakes_are_one_clear_line(
+    folder: Path, arguments: list[str], code: int, message: str
+) -> None:
+    (folder / "bomb.h5").write_bytes(b"\x80\x04cposix\nsystem\n")
+    (folder / "cut.safetensors").write_bytes((folder / "m.safetensors").read_bytes()[:-10])
+    done = run(*arguments, cwd=folder)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_debug_shows_the_traceback(folder: Path) -> None:
+    done = run("--debug", "info", folder / "missing.h5")
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_warnings_are_one_line(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "far.csv").write_text("t,x,height\n7,0,1\n")
+    done = run(
+        "predict", folder / "m.safetensors", tmp_path / "far.csv", "--out", tmp_path / "a.csv"
+    )
+    assert done.returncode == 0
+    assert done.stderr.startswith("warning: 1 of 1 observed positions lie outside")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_an_unwritable_folder_is_said(folder: Path, tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    done = run(
+        "predict", folder / "m.safetensors", folder / "sensors.csv", "--out", tmp_path / "a.csv"
+    )
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+
+
+def test_a_file_in_place_of_a_folder_is_said(folder: Path) -> None:
+    out = folder / "sensors.csv" / "a.csv"
+    done = run("predict", folder / "m.safetensors", folder / "sensors.csv", "--out", out)
+    assert done.returncode == 1
+    assert "cannot write" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"the previous one")
+    command = [sys.executable, "-m", "lno.cli", "quickstart", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "making data" in line:
+                break
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(60) == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert (tmp_path / "model.safetensors").read_bytes() == b"the previous one"
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]

@@ -1,0 +1,144 @@
+"""The ledger: what was measured is what is read, and nothing else is accepted."""
+
+import dataclasses
+import json
+import re
+import subprocess
+
+import pytest
+
+from lno import ledger
+from lno.ledger import Run
+
+
+def a_run(**change):
+    values = {
+        "problem": "darcy",
+        "model": "lno",
+        "recipe": "paper",
+        "protocol": "standard",
+        "seed": 3,
+        "epochs": 2,
+        "steps": 20,
+        "task": {"kind": "completion", "window": None, "steps": [2, 3]},
+        "hardware": "one CPU",
+        "seconds": 1.25,
+        "parameters": 760_000,
+        "data_hash": "ab" * 32,
+        "config": {"model": {"width": 128, "shape": [1, 2]}, "recipe": {"rate": 1e-3}},
+        "metrics": {"test": {"relative_l2": 0.0073}, "test:ratio=0.01": {"relative_mae": 0.1}},
+        "curve": [{"step": 1, "seconds": 0.5, "loss": 0.1 + 0.2, "error": None}],
+    }
+    return Run(**{**values, **change})
+
+
+def test_round_trip(tmp_path):
+    run = a_run(peak_memory_gb=1.5, members=3, precision="bf16", commit="abc")
+    path = run.save(tmp_path, "seed3")
+    assert path == tmp_path / "darcy" / "lno" / "seed3.json"
+    loaded = Run.load(path)
+    assert dataclasses.asdict(loaded) | {"curve": None} == dataclasses.asdict(run) | {"curve": None}
+    assert list(loaded.curve) == run.curve
+
+
+@pytest.mark.parametrize("change", [{}, {"curve": []}])
+def test_a_loaded_run_equals_the_saved_one(tmp_path, change):
+    run = a_run(**change)
+    assert Run.load(run.save(tmp_path, "a")) == run
+
+
+def test_saving_again_is_the_same_file(tmp_path):
+    path = a_run().save(tmp_path, "a")
+    text = path.read_text()
+    Run.load(path).save(tmp_path, "a")
+    assert path.read_text() == text
+
+
+def test_every_promised_key_is_in_the_file(tmp_path):
+    promised = (
+        "problem, model, recipe, protocol, seed, epochs, steps, task, members, precision, "
+        "hardware, seconds, compile_seconds, peak_memory_gb, parameters, data_hash, commit, "
+        "config, metrics, curve"
+    )
+    stored = json.loads(a_run().save(tmp_path, "a").read_text())
+    assert set(promised.split(", ")) == set(stored)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metrics": {"test": {"relative_l2": float("nan")}}},
+        {"metrics": {"test": {"relative_l2": float("inf")}}},
+        {"seconds": float("nan")},
+        {"curve": [{"step": 1, "loss": float("nan")}]},
+    ],
+)
+def test_nan_is_refused_and_the_old_file_stays(tmp_path, change):
+    path = a_run().save(tmp_path, "a")
+    before = path.read_text()
+    with pytest.raises(ValueError, match="Out of range float"):
+        a_run(**change).save(tmp_path, "a")
+    assert path.read_text() == before
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = a_run().save(tmp_path, "a")
+    before = path.read_text()
+
+    def full(self, text, **_):
+        with self.open("w") as file:
+            file.write(text[: len(text) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(type(path), "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        a_run(seed=4).save(tmp_path, "a")
+    assert path.read_text() == before
+    assert [p.name for p in path.parent.iterdir()] == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "word"),
+    [
+        ("", "not a run"),
+        ("{", "not a run"),
+        ("[]", "expects a mapping"),
+        ("{}", "needs the key 'problem'"),
+        ('{"problm": 1}', "did you mean 'problem'"),
+        ('"text"', "expects a mapping"),
+    ],
+)
+def test_files_that_are_no_runs(tmp_path, content, word):
+    path = tmp_path / "a.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=word) as caught:
+        Run.load(path)
+    assert str(path) in str(caught.value)
+
+
+def test_binary_and_missing_files(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ValueError, match="not a run"):
+        Run.load(path)
+    with pytest.raises(FileNotFoundError, match=r"b\.json"):
+        Run.load(tmp_path / "b.json")
+
+
+def test_an_unknown_key_is_an_error(tmp_path):
+    path = a_run().save(tmp_path, "a")
+    stored = json.loads(path.read_text())
+    path.write_text(json.dumps({**stored, "accuracy": 1.0}))
+    with pytest.raises(ValueError, match="no key 'accuracy'"):
+        Run.load(path)
+
+
+def test_the_commit_is_known_or_empty(monkeypatch):
+    assert re.fullmatch(r"|[0-9a-zA-Z.\-_/]+(-dirty)?", ledger.commit())
+
+    def no_git(*_, **__):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", no_git)
+    assert ledger.commit() == ""

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Completion, Fields, Intervals, RandomRatio, Steady, Window
+from lno.tasks import from_json, to_json
+
+
+@pytest.fixture
+def plane() -> Fields:
+    t, x = np.linspace(0, 1, 9), np.arange(8) / 8
+    positions = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+    y = np.random.default_rng(0).normal(size=(5, 72, 1))
+    return Fields(positions, y=y, grid=(9, 8), period=(None, 1.0), names={"x": ["t", "x"]})
+
+
+def draw(task: Steady, prepared: Fields, seed: int = 0, samples: int = 5):
+    generator = torch.Generator().manual_seed(seed)
+    return task.draw(prepared.batch(np.arange(samples)), prepared.grid, generator)
+
+
+def test_steady_is_the_data_themselves(plane: Fields) -> None:
+    batch = plane.batch([0, 1])
+    assert Steady().prepare(plane) is plane
+    assert Steady().draw(batch, plane.grid, torch.Generator()) is batch
+
+
+def test_completion_observes_true_values_inside_the_window_only(plane: Fields) -> None:
+    task = Completion(RandomRatio(0.1, 0.5), Window("t", 0.25, 0.75))
+    prepared = task.prepare(plane)
+    assert prepared.grid == (5, 8)
+    batch = draw(task, prepared)
+    assert batch.mask is not None
+    for k in range(5):
+        truth = {
+            tuple(p): float(v) for p, v in zip(plane.x.tolist(), plane.y[k, :, 0], strict=True)
+        }
+        seen = batch.x[k][batch.mask[k]].tolist()
+        assert all(0.25 <= t <= 0.75 for t, _ in seen)
+        assert len({tuple(p) for p in seen}) == len(seen)
+        values = batch.u[k][batch.mask[k], 0].tolist()
+        assert [truth[tuple(p)] for p in seen] == values
+
+
+def test_unobserved_values_do_not_leak_into_what_a_model_reads(plane: Fields) -> None:
+    task = Completion(RandomRatio(0.2))
+    prepared = task.prepare(plane)
+    before = draw(task, prepared)
+    y = np.array(prepared.y)
+    for k in range(5):
+        observed = {tuple(p) for p in before.x[k].tolist()}
+        hidden = [i for i, p in enumerate(prepared.x.tolist()) if tuple(p) not in observed]
+        y[k, hidden] += 100
+    after = draw(task, Fields(prepared.x, y=y, grid=prepared.grid, names={"x": ["t", "x"]}))
+    assert torch.equal(before.x, after.x)
+    assert torch.equal(before.u, after.u)
+    assert not torch.equal(before.y, after.y)
+
+
+def test_draws_are_new_each_time_and_the_same_for_the_same_seed(plane: Fields) -> None:
+    task = Completion(RandomRatio(0.2))
+    prepared = task.prepare(plane)
+    generator = torch.Generator().manual_seed(1)
+    first, second = (task.draw(prepared.batch([0]), None, generator) for _ in range(2))
+    assert not torch.equal(first.x, second.x)
+    again = draw(task, prepared, seed=1, samples=1)
+    assert torch.equal(again.x, first.x)
+
+
+def test_fixed_intervals_observe_every_nth_point(plane: Fields) -> None:
+    task = Completion(Intervals((4, 2)))
+    batch = draw(task, task.prepare(plane))
+    assert batch.mask is None
+    expected = [[t, x] for t in (0.0, 0.5, 1.0) for x in (0.0, 0.25, 0.5, 0.75)]
+    assert batch.x[3].tolist() == expected
+
+
+def test_completion_of_ragged_fields_never_observes_padding() -> None:
+    random = np.random.default_rng(1)
+    x = [random.uniform(size=(n, 2)) for n in (30, 7, 1)]
+    fields = Fields(x, y=[p.sum(1, keepdims=True) for p in x])
+    task = Completion(RandomRatio(0.3, 1.0))
+    batch = draw(task, task.prepare(fields), samples=3)
+    for k in range(3):
+        real = batch.x[k] if batch.mask is None else batch.x[k][batch.mask[k]]
+        values = batch.u[k] if batch.mask is None else batch.u[k][batch.mask[k]]
+        assert 1 <= len(real) <= len(x[k])
+        torch.testing.assert_close(real.sum(1, keepdim=True), values)
+
+
+def test_completion_needs_whole_fields() -> None:
+    with pytest.raises(ValueError, match="no answers y"):
+        Completion(RandomRatio(0.1)).prepare(Fields(np.zeros((3, 1)), np.zeros((2, 3, 1))))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        Steady(),
+        Completion(RandomRatio(0.1)),
+        Completion(RandomRatio(0.1, 0.2), Window("t", 0.0, 0.5)),
+        Completion(Intervals((2, 4))),
+    ],
+)
+def test_tasks_round_trip_as_plain_data(task: Steady) -> None:
+    assert from_json(to_json(task)) == task
