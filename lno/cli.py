@@ -73,10 +73,9 @@ def info(
     ] = None,
 ) -> None:
     """Say what a model or data file holds, or what this installation can use."""
-    from lno.commands import describe_file, describe_installation
+    from lno.commands.info import describe_file, describe_installation
 
-    for key, value in (describe_installation() if file is None else describe_file(file)).items():
-        out.print(f"{key:>14}  {value}", soft_wrap=True, markup=False)
+    _print_lines(describe_installation() if file is None else describe_file(file))
 
 
 @app.command(
@@ -101,11 +100,81 @@ def predict(
 
     Without --at or --grid: on the grid of the training data, or at the observed points.
     """
-    from lno.commands import predict_file
+    from lno.commands.predict import predict_file
 
     fields = predict_file(model, observed, result, at=at, grid=grid, plot=plot, device=device)
     out.print(f"wrote {result}: {fields}", soft_wrap=True, markup=False)
     if plot is not None:
+        out.print(f"wrote {plot}", soft_wrap=True, markup=False)
+
+
+data = typer.Typer(help="Make, read and look at data sets.", no_args_is_help=True)
+app.add_typer(data, name="data")
+
+
+@data.command("make", epilog="Example: lno data make darcy --samples 1200 --out darcy.h5")
+def data_make(
+    problem: Annotated[str, typer.Argument(help="burgers, darcy or ns2d.")],
+    samples: Annotated[int, typer.Option(min=1, help="How many samples.")],
+    result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
+    seed: Annotated[int, typer.Option(min=0, help="Decides the random inputs.")] = 0,
+    grid: Annotated[int | None, typer.Option(help="Points along an axis, of the solver.")] = None,
+    every: Annotated[int | None, typer.Option(help="Keep every k-th point.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Physics, like --set viscosity=1e-4.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Solve a PDE for random inputs. An interrupted run continues when it is started again.
+
+    Sample k of a seed is always the same: a shorter run is the beginning of a longer one.
+    """
+    from lno.commands.data import make_data
+
+    fields = make_data(
+        problem,
+        samples,
+        result,
+        seed=seed,
+        device=device,
+        settings=settings or [],
+        grid=grid,
+        every=every,
+    )
+    out.print(f"wrote {result}: {fields}", soft_wrap=True, markup=False)
+    out.print(f"Next: lno data info {result} --plot samples.png", soft_wrap=True, markup=False)
+
+
+@data.command(
+    "read", epilog="Example: lno data read pipe Pipe_X.npy Pipe_Y.npy Pipe_Q.npy --out pipe.h5"
+)
+def data_read(
+    problem: Annotated[str, typer.Argument(help="Whose published files these are.")],
+    paths: Annotated[list[Path], typer.Argument(help="The files, in the order of docs/data.md.")],
+    result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
+    protocol: Annotated[str, typer.Option(help="standard or reference.")] = "standard",
+) -> None:
+    """Convert published benchmark files (MATLAB, NumPy) to one data file."""
+    from lno.commands.data import read_published
+
+    fields = read_published(problem, paths, result, protocol)
+    out.print(f"wrote {result}: {fields}", soft_wrap=True, markup=False)
+
+
+@data.command("info", epilog="Example: lno data info darcy.h5 --plot samples.png")
+def data_info(
+    file: Annotated[Path, typer.Argument(help="A data file (.h5).")],
+    plot: Annotated[Path | None, typer.Option(help="Also draw the first samples.")] = None,
+) -> None:
+    """Say what a data file holds: shapes, ranges, units, hash, provenance."""
+    from lno.commands.data import draw_samples
+    from lno.commands.info import describe_fields
+    from lno.data import Fields
+
+    fields = Fields.load(file)
+    _print_lines(describe_fields(fields))
+    if plot is not None:
+        draw_samples(fields, plot)
         out.print(f"wrote {plot}", soft_wrap=True, markup=False)
 
 
@@ -131,6 +200,11 @@ def main() -> None:
                 err.print("This looks like a bug; 'lno --debug ...' shows where it comes from.")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_lines(lines: dict[str, str]) -> None:
+    for key, value in lines.items():
+        out.print(f"{key:>14}  {value}", soft_wrap=True, markup=False)
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -1,6 +1,12 @@
-"""Shared by all tests: one thread setting, so that runs are the same everywhere."""
+"""Shared by all tests."""
 
 from __future__ import annotations
+
+import os
+
+# One thread, here and in the processes that tests start: the same bits everywhere, and no waiting
+# for each other where several things run on few cores.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import numpy as np
 import pytest

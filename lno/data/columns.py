@@ -160,6 +160,9 @@ def concatenate(columns: Sequence[Column], counts: Sequence[int]) -> Column:
     first = columns[0]
     if all(is_shared(c) and np.array_equal(c, first) for c in columns):
         return first
+    uniform = [c for c in columns if isinstance(c, np.ndarray) and c.ndim == 3]
+    if len(uniform) == len(columns) and len({c.shape[1:] for c in uniform}) == 1:
+        return np.concatenate(uniform)
     arrays = [sample(c, k) for c, n in zip(columns, counts, strict=True) for k in range(n)]
     return stack(arrays)
 

@@ -26,14 +26,15 @@ from lno.problems import Burgers
 from lno.problems.make import make
 from lno.report import html, plots
 from lno.tasks import Completion, to_json
+from lno.training.device import one_thread
 from lno.training.progress import progress
 from lno.training.recipe import Recipe
 
 WINDOW = Window("t", 0.25, 0.75)
 RATIOS = (0.05, 0.01, 0.005)
-CONFIG = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=2)
-RECIPE = Recipe(epochs=40, batch=16, rate=2e-3, queries=512)
-TASK = Completion(RandomRatio(0.005, 0.05), WINDOW)
+CONFIG = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
+RECIPE = Recipe(epochs=60, batch=8, rate=3e-3, queries=256)
+TASK = Completion(RandomRatio(0.005, 0.03), WINDOW)
 TRAIN, TEST = 1024, 64
 
 
@@ -68,9 +69,16 @@ def quickstart(
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     train, test = _data(seed)
-    operator = Operator.fit(
-        train, task=TASK, config=CONFIG, recipe=RECIPE, validation=1 / 32, device="cpu", seed=seed
-    )
+    with one_thread():
+        operator = Operator.fit(
+            train,
+            task=TASK,
+            config=CONFIG,
+            recipe=RECIPE,
+            validation=1 / 32,
+            device="cpu",
+            seed=seed,
+        )
     operator.save(out / "model.safetensors")
     comparisons = _compare(operator, test)
     shown = comparisons[1]
@@ -97,7 +105,7 @@ def next_commands(out: str | Path) -> list[str]:
 
 def _data(seed: int) -> tuple[Fields, Fields]:
     with progress("making data", TRAIN + TEST) as update:
-        fields = make(Burgers(), TRAIN + TEST, seed, progress=lambda done: update(done, f"{done}"))
+        fields = make(Burgers(), TRAIN + TEST, seed, progress=update)
     train, test = fields.split(TRAIN, TEST)
     return train, test
 

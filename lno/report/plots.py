@@ -90,6 +90,25 @@ def field_picture(
     return figure
 
 
+def gallery(plane: Plane, rows: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
+    """Samples below each other, their named fields (rows, columns) side by side."""
+    columns = max(len(row) for row in rows)
+    figure = Figure(figsize=(3.0 * columns, 2.7 * len(rows)), layout="constrained")
+    axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
+    for k, row in enumerate(rows):
+        for axis, (name, values) in zip(axes[k], row, strict=False):
+            signed = values.min() < 0 < values.max()
+            span = float(np.abs(values).max())
+            low, high = (-span, span) if signed else (float(values.min()), float(values.max()))
+            shown = _field(axis, plane, values, FIELD if signed else "viridis", low, high)
+            axis.set_title(name if k == 0 else "")
+            figure.colorbar(shown, ax=axis, shrink=0.85)
+        axes[k, 0].set_ylabel(f"sample {k}\n{plane.names[0]}")
+    for axis in axes[-1]:
+        axis.set_xlabel(plane.names[1])
+    return figure
+
+
 def learning_curve(curve: Sequence[dict[str, Any]]) -> Figure:
     """Training loss and validation error against time."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
 
@@ -26,8 +29,30 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
+def pick_solver_device(name: str = "auto") -> torch.device:
+    """Like `pick_device`, for solvers, which need double precision: Apple's GPUs have none."""
+    device = pick_device(name)
+    return torch.device("cpu") if device.type == "mps" and name == "auto" else device
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one CPU core for a while.
+
+    Small models gain nothing from more, and lose a factor of twenty when another program keeps a
+    core busy: every operation then waits for the thread that was put aside.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def hardware(device: torch.device) -> str:
     """The device in words, for records."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{device.type}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{device.type.upper()}, {threads} thread{'s' if threads > 1 else ''}"

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-Update = Callable[[int, str], None]
+
+class Update(Protocol):
+    """Says how many parts are done, and how it goes."""
+
+    def __call__(self, done: int, status: str = "") -> None: ...
 
 
 @contextmanager
@@ -21,7 +26,7 @@ def progress(title: str, total: int, show: bool = True) -> Iterator[Update]:
     each tenth of the work.
     """
     if not show:
-        yield lambda done, status: None
+        yield lambda done, status="": None
     elif sys.stderr.isatty():
         bar = Progress(
             TextColumn("{task.description}"),
@@ -34,7 +39,11 @@ def progress(title: str, total: int, show: bool = True) -> Iterator[Update]:
         )
         with bar:
             task = bar.add_task(title, total=total, status="")
-            yield lambda done, status: bar.update(task, completed=done, status=status)
+
+            def draw(done: int, status: str = "") -> None:
+                bar.update(task, completed=done, status=status or f"{done} of {total}")
+
+            yield draw
     else:
         yield _lines(title, total)
 
@@ -42,12 +51,13 @@ def progress(title: str, total: int, show: bool = True) -> Iterator[Update]:
 def _lines(title: str, total: int) -> Update:
     start, shown = time.perf_counter(), 0
 
-    def update(done: int, status: str) -> None:
+    def update(done: int, status: str = "") -> None:
         nonlocal shown
         if done * 10 // total > shown:
             shown = done * 10 // total
             seconds = time.perf_counter() - start
             left = seconds * (total - done) / done
+            status = status or f"{done} of {total}"
             line = (
                 f"{title} {100 * done // total:3d} %  {status}  {seconds:.0f} s, {left:.0f} s left"
             )

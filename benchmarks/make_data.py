@@ -1,0 +1,106 @@
+"""How long data sets take to make, drawing and writing included, and what they look like.
+
+    python benchmarks/make_data.py darcy ns2d [--samples 1200] [--device auto]
+
+Writes results/benchmarks/make_data_<device>.json: a row for each problem with seconds, statistics
+(mean, standard deviation and spectrum of the answers) and the hash. With --pictures FOLDER it also
+draws samples and spectra.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from lno.commands.data import draw_samples, make_data
+from lno.data import Fields
+from lno.files import write_json
+from lno.report import plots
+from lno.training.device import hardware, pick_solver_device
+
+RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
+
+
+def spectrum(fields: np.ndarray) -> list[float]:
+    """Mean squared Fourier amplitude of fields (s, n, n) in shells of the wave number."""
+    n = fields.shape[-1]
+    power = np.abs(np.fft.fft2(fields) / n**2) ** 2
+    k = np.fft.fftfreq(n, 1 / n)
+    shell = np.rint(np.hypot(k[:, None], k)).astype(int).ravel()
+    total = np.bincount(shell, power.mean(0).ravel())
+    return total[: n // 2].tolist()
+
+
+def statistics(fields: Fields) -> dict[str, Any]:
+    """Mean, std, the std of single samples, and spectrum, of first and last channels."""
+    rows = {}
+    for key, values in (("u", np.asarray(fields.u)), ("y", np.asarray(fields.y))):
+        for channel in sorted({0, values.shape[-1] - 1}):
+            field = values[..., channel].astype(np.float64)
+            each = field.std(axis=1)
+            rows[fields.names[key][channel]] = {
+                "mean": field.mean(),
+                "std": field.std(),
+                "std_per_sample": [each.mean(), each.std()],
+                "spectrum": spectrum(field.reshape(len(field), *fields.grid)),
+            }
+    return rows
+
+
+def spectra_figure(rows: dict[str, Any]) -> Figure:
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    axis = figure.subplots()
+    for name, row in rows.items():
+        values = np.array(row["spectrum"])
+        axis.loglog(np.arange(1, len(values)), values[1:], label=name)
+    axis.set(xlabel="wave number", ylabel="mean squared amplitude in a shell")
+    axis.grid(True, which="both", alpha=0.25)
+    axis.legend(frameon=False)
+    return figure
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problems", nargs="+")
+    parser.add_argument("--samples", type=int, default=1200)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    device = pick_solver_device(options.device)
+    if device.type == "cuda":  # starting the driver and its libraries is no part of the work
+        torch.linalg.inv(torch.eye(8, device=device, dtype=torch.float64)).sum().item()
+    path = options.results / f"make_data_{device.type}.json"
+    known = json.loads(path.read_text())["rows"] if path.exists() else []
+    for name in options.problems:
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "data.h5"
+            start = time.perf_counter()
+            fields = make_data(name, options.samples, out, device=str(device))
+            seconds = time.perf_counter() - start
+            size = out.stat().st_size / 1e6
+        row = {"problem": name, "samples": options.samples, "seconds": seconds, "megabytes": size}
+        row |= {"hardware": hardware(device), "hash": fields.hash, "statistics": statistics(fields)}
+        known = [r for r in known if r["problem"] != name] + [row]
+        made = f"{options.samples} samples in {seconds:.1f} s, {size:.0f} MB"
+        print(f"{name}: {made}, on {hardware(device)}", flush=True)
+        for channel, told in row["statistics"].items():
+            mean, spread = told["std_per_sample"]
+            overall = f"mean {told['mean']:.4g}, std {told['std']:.4g}"
+            print(f"  {channel}: {overall}, of a sample {mean:.4g} ± {spread:.2g}")
+        if options.pictures:
+            draw_samples(fields, options.pictures / f"{name}.png")
+            plots.save(spectra_figure(row["statistics"]), options.pictures / f"{name}_spectrum.png")
+        write_json(path, {"rows": known})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What the commands do: functions of files, which the command line calls."""

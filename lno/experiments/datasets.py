@@ -1,0 +1,59 @@
+"""The data set of a problem and protocol, made once and kept in a cache folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lno.data import Fields
+from lno.problems import PROBLEMS
+from lno.problems.make import identity, make_file
+from lno.training.device import pick_solver_device
+from lno.training.progress import progress
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How many samples are for training and for testing, and how they are made."""
+
+    train: int
+    test: int
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+# The protocols under which results are comparable with the literature's; all from seed 0.
+STANDARD: dict[str, Protocol] = {
+    "darcy": Protocol(1000, 200, {"grid": 421, "every": 5}),
+    "ns2d": Protocol(1000, 200),
+    "burgers": Protocol(4096, 256),
+}
+
+
+def cache_folder() -> Path:
+    """`$LNO_DATA`, or `lno` in the user's cache folder."""
+    if "LNO_DATA" in os.environ:
+        return Path(os.environ["LNO_DATA"])
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lno"
+
+
+def dataset(problem: str, device: str = "auto", show: bool = True) -> tuple[Fields, Fields]:
+    """Training and test samples of a problem's standard protocol, from the cache or newly made.
+
+    The file is named by what decides it; `Fields.hash` identifies the content in every result.
+    """
+    if problem not in STANDARD:
+        raise ValueError(f"no data set {problem!r}: expected one of {', '.join(STANDARD)}")
+    protocol = STANDARD[problem]
+    where = str(pick_solver_device(device))
+    samples = protocol.train + protocol.test
+    made = PROBLEMS[problem](**protocol.parameters)
+    path = cache_folder() / f"{problem}-{samples}-{identity(made, 0, where)}.h5"
+    if path.exists():
+        fields = Fields.load(path)
+    else:
+        with progress(f"making {problem}", samples, show) as update:
+            fields = make_file(made, samples, path, 0, where, update)
+    train, test = fields.split(protocol.train, protocol.test)
+    return train, test
