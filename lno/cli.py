@@ -46,7 +46,7 @@ def quickstart(
     ),
     seed: Annotated[int, typer.Option(min=0, help="Decides data, weights and sensors.")] = 0,
     results: Annotated[
-        Path | None, typer.Option(help="Also record the run in this ledger.")
+        Path | None, typer.Option(help="Ledger to record it in; default: in --out.")
     ] = None,
 ) -> None:
     """Train a small operator and look at what it does: about four minutes on two CPU cores."""

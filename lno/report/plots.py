@@ -36,7 +36,7 @@ def reconstruction(
     guesses: dict[str, np.ndarray],
     title: str = "",
 ) -> Figure:
-    """Sensors, the truth, and each reconstruction with its error below.
+    """Sensors above the truth, and beside them each reconstruction above its error.
 
     Args:
         plane: where the fields (rows, columns) lie.
@@ -45,30 +45,27 @@ def reconstruction(
         guesses: reconstructed fields by name.
         title: a line above.
     """
-    columns = 2 + len(guesses)
-    figure = Figure(figsize=(2.9 * columns, 5.4), layout="constrained")
+    columns = 1 + len(guesses)
+    figure = Figure(figsize=(3.6 * columns, 5.6), layout="constrained")
     axes = figure.subplots(2, columns, sharex=True, sharey=True)
     span = float(np.abs(truth).max())
     worst = max(float(np.abs(g - truth).max()) for g in guesses.values()) or 1.0
     _sensors(axes[0, 0], plane, sensors, span)
     axes[0, 0].set_title(f"{len(sensors[1])} sensors")
-    shown = _field(axes[0, 1], plane, truth, FIELD, -span, span)
-    axes[0, 1].set_title("truth")
-    for k, (name, guess) in enumerate(guesses.items(), start=2):
+    shown = _field(axes[1, 0], plane, truth, FIELD, -span, span)
+    axes[1, 0].set_title("truth")
+    for k, (name, guess) in enumerate(guesses.items(), start=1):
         error = np.abs(guess - truth)
         _field(axes[0, k], plane, guess, FIELD, -span, span)
         wrong = _field(axes[1, k], plane, error, ERROR, 0.0, worst)
         axes[0, k].set_title(name)
         axes[1, k].set_title(f"error of {name}: {100 * error.mean() / np.abs(truth).mean():.1f} %")
-    axes[1, 0].set_axis_off()
-    axes[1, 1].set_axis_off()
     figure.colorbar(shown, ax=axes[0, :].tolist(), shrink=0.9, pad=0.01)
     figure.colorbar(wrong, ax=axes[1, :].tolist(), shrink=0.9, pad=0.01)
     for row in axes:
         row[0].set_ylabel(plane.names[0])
-    for axis in (axes[0, 0], axes[0, 1], *axes[1, 2:]):
+    for axis in axes[1]:
         axis.set_xlabel(plane.names[1])
-        axis.tick_params(labelbottom=True)
     if title:
         figure.suptitle(title)
     return figure
