@@ -24,7 +24,11 @@ from lno.data.observe import PATTERNS, Pattern, Window
 
 @dataclass(frozen=True)
 class Steady:
-    """From the observed values straight to the answers, as the data have them."""
+    """From the observed values straight to the answers, as the data have them.
+
+    >>> to_json(Steady())
+    {'kind': 'steady'}
+    """
 
     observes_answers: ClassVar[bool] = False  # whether u is drawn from y
 
@@ -51,6 +55,13 @@ class Completion(Steady):
     Args:
         pattern: which points are observed.
         window: the part of the domain that is observed and completed; None: all of it.
+
+    >>> from lno import RandomRatio
+    >>> fields = Fields(torch.rand(50, 2), y=torch.rand(3, 50, 1))
+    >>> task = Completion(RandomRatio(0.1))
+    >>> batch = task.draw(task.prepare(fields).batch([0, 1]), None, torch.Generator())
+    >>> batch.x.shape, batch.u.shape, batch.x_query.shape
+    (torch.Size([2, 5, 2]), torch.Size([2, 5, 1]), torch.Size([1, 50, 2]))
     """
 
     pattern: Pattern

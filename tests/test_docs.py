@@ -5,16 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from lno.report.readme import TABLES, fill
+from lno.report.documents import PAGES, TABLES, fill
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_numbers_in_the_readme_are_those_of_the_ledger() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_every_table_stands_somewhere() -> None:
+    pages = "".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     for name in TABLES:
-        assert f"<!-- {name} -->" in text
-    assert fill(text, ROOT / "results") == text, "run: python -m lno.report.readme"
+        assert f"<!-- {name} -->" in pages
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_numbers_in_the_documentation_are_those_of_the_ledger(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert fill(text, ROOT / "results") == text, "run: python -m lno.report.documents"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,11 @@ COLUMNS = ("x", "u", "x_query", "y")
 
 @dataclass(frozen=True)
 class Spec:
-    """What a model must know of the data: the number of coordinates and channels, and the grid."""
+    """What a model must know of the data: the number of coordinates and channels, and the grid.
+
+    >>> Fields(np.zeros((6, 2)), np.zeros((4, 6, 1)), y=np.zeros((4, 6, 3)), grid=(2, 3)).spec
+    Spec(coordinates=2, in_channels=1, out_channels=3, grid=(2, 3))
+    """
 
     coordinates: int
     in_channels: int

@@ -103,6 +103,10 @@ class Window:
         coordinate: its name in the data.
         low: the lower end.
         high: the upper end.
+
+    >>> t = np.linspace(0, 1, 5)[:, None]
+    >>> Window("t", 0.25, 0.75).restrict(Fields(t, y=np.ones((2, 5, 1)), names={"x": ["t"]}))
+    Fields(2 samples: no values at 3 points of t → y0 at the same points)
     """
 
     coordinate: str

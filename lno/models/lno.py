@@ -36,6 +36,9 @@ class LNOConfig:
         heads: H, the heads of their attention; divides the width.
         layers: n, the hidden layers of every MLP on points.
         tied: one attention-projector for encoder and decoder (the paper); False is its ablation.
+
+    >>> LNOConfig(width=64, blocks=2)
+    LNOConfig(width=64, latents=256, blocks=2, heads=8, layers=2, tied=True)
     """
 
     width: int = 128
@@ -105,6 +108,12 @@ class PhysicsCrossAttention(nn.Module):
     """Attention between points and M learned latent positions, whose scores see positions only.
 
     The learned queries and keys of eqs. 5 and 6 are the rows of the last layer of the projector.
+
+    >>> attention = PhysicsCrossAttention(width=16, latents=4, layers=1)
+    >>> scores = attention.scores(torch.rand(2, 30, 16))
+    >>> z = attention.encode(scores, torch.rand(2, 30, 16))
+    >>> z.shape, attention.decode(scores, z).shape
+    (torch.Size([2, 4, 16]), torch.Size([2, 30, 16]))
     """
 
     def __init__(self, width: int, latents: int, layers: int) -> None:
@@ -151,7 +160,11 @@ class PhysicsCrossAttention(nn.Module):
 
 
 class LatentBlock(nn.Module):
-    """A pre-norm transformer block on the latent tokens: attention, then an MLP twice as wide."""
+    """A pre-norm transformer block on the latent tokens: attention, then an MLP twice as wide.
+
+    >>> LatentBlock(width=16, heads=4)(torch.rand(2, 5, 16)).shape
+    torch.Size([2, 5, 16])
+    """
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

@@ -24,6 +24,9 @@ class Recipe:
         queries: random query points in a step, the same for all samples of a batch; None: all.
             A decoder that goes point by point learns as well from some of them, and faster.
         clip: the largest gradient norm; None: no limit.
+
+    >>> Recipe(epochs=20, queries=512).loss
+    'relative_l2'
     """
 
     epochs: int = 100

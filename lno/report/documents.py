@@ -1,0 +1,132 @@
+"""The numbers in the documentation, from the ledger.
+
+`python -m lno.report.documents` writes them into README.md and docs/.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lno.files import write_text
+from lno.ledger import Run
+
+
+def quickstart_table(results: Path) -> str:
+    """Errors of the quickstart beside those of radial basis functions."""
+    learned, classical = (
+        Run.load(results / "burgers" / model / "quickstart.json") for model in ("lno", "rbf")
+    )
+    rows = ["| observed | LNO, relative MAE | RBF, relative MAE |", "|---|---|---|"]
+    for key, errors in learned.metrics.items():
+        a, b = errors["relative_mae"], classical.metrics[key]["relative_mae"]
+        cells = [f"{100 * v:.2f} %" for v in (a, b)]
+        cells[a > b] = f"**{cells[a > b]}**"
+        ratio = float(key.split("=")[1])
+        rows.append(f"| {100 * ratio:g} % | {cells[0]} | {cells[1]} |")
+    note = (
+        f"One model of {learned.parameters:,} weights for all three, trained for "
+        f"{learned.seconds:.0f} s ({learned.hardware}); 64 solutions that neither method saw."
+    )
+    return "\n".join([*rows, "", note])
+
+
+def memory_table(results: Path) -> str:
+    """Peak memory of a prediction against the number of points."""
+    content = json.loads((results / "benchmarks" / "memory_predict.json").read_text())
+    rows = ["| points in, points out | peak memory |", "|---|---|"]
+    rows += [f"| {r['points']:,} | {r['extra_gb']:.2f} GB |" for r in content["rows"]]
+    return "\n".join(rows)
+
+
+def make_data_table(results: Path) -> str:
+    """How long data sets take, on every kind of device that was measured."""
+    rows = ["| problem | samples | seconds | on |", "|---|---|---|---|"]
+    for path in sorted((results / "benchmarks").glob("make_data_*.json")):
+        rows += [
+            f"| {r['problem']} | {r['samples']:,} | {r['seconds']:.1f} | {r['hardware']} |"
+            for r in json.loads(path.read_text())["rows"]
+        ]
+    command = "`python benchmarks/make_data.py darcy ns2d`, drawing and writing included."
+    return "\n".join([*rows, "", command])
+
+
+def statistics_table(problem: str, published: Mapping[str, float]) -> Callable[[Path], str]:
+    """A table of the statistics of a problem's data, beside those of the published files."""
+
+    def table(results: Path) -> str:
+        content = json.loads((results / "benchmarks" / "make_data_cuda.json").read_text())
+        [row] = [r for r in content["rows"] if r["problem"] == problem]
+        rows = [
+            "| channel | mean | std | std of a sample | std of a published sample |",
+            "|---|---|---|---|---|",
+        ]
+        for name, told in row["statistics"].items():
+            mean, spread = told["std_per_sample"]
+            beside = f"{published[name]:g}" if name in published else "not known"
+            rows.append(
+                f"| {name} | {told['mean']:.3g} | {told['std']:.3g} | {mean:.3g} ± {spread:.2g} "
+                f"| {beside} |"
+            )
+        return "\n".join(rows)
+
+    return table
+
+
+def accuracy_table(results: Path) -> str:
+    """Errors of the solvers."""
+    content = json.loads((results / "benchmarks" / "solver_accuracy.json").read_text())
+    darcy, burgers, ns2d = (content["rows"][name] for name in ("darcy", "burgers", "ns2d"))
+    iterations = [k for name, pair in darcy.items() if name.startswith("iter") for k in pair]
+    least, most = min(iterations), max(iterations)
+    rows = ["| solver | compared with | relative L2 |", "|---|---|---|"]
+    rows += [
+        f"| Darcy, {n}² | sparse direct solution | {darcy[f'direct {n}']:.0e} |" for n in (85, 421)
+    ]
+    rows.append(f"| Burgers | half the time step | {burgers['half steps']:.0e} |")
+    rows.append(f"| Burgers | twice the points | {burgers['1024 points']:.0e} |")
+    names = {"single precision": "in double precision", "half steps": "half the time step"}
+    for key, errors in ns2d.items():
+        told = ", ".join(f"{e:.0e}" for e in errors)
+        rows.append(f"| NS2d at t = 1, 10, 20 | {names.get(key, 'twice the points')} | {told} |")
+    note = (
+        f"The largest of {content['samples']} samples (one for the direct solutions); Darcy takes "
+        f"{least} to {most} iterations on 85², 141² and 421² alike. "
+        "`python benchmarks/solver_accuracy.py`"
+    )
+    return "\n".join([*rows, "", note])
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "quickstart": quickstart_table,
+    "memory": memory_table,
+    "make_data": make_data_table,
+    "accuracy": accuracy_table,
+    "darcy": statistics_table("darcy", {}),
+    # Read off a published sample of the set.
+    "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
+}
+PAGES = ("README.md", "docs/data.md")
+
+
+def fill(text: str, results: Path) -> str:
+    """A text with the part between `<!-- name -->` and `<!-- /name -->` made anew."""
+    for name, table in TABLES.items():
+        before, opening, rest = text.partition(f"<!-- {name} -->\n")
+        _, closing, after = rest.partition(f"<!-- /{name} -->")
+        if opening and closing:
+            text = f"{before}{opening}{table(results)}\n{closing}{after}"
+    return text
+
+
+def main() -> None:
+    """Rewrite the pages of the checkout that this file is in."""
+    root = Path(__file__).parents[2]
+    for page in PAGES:
+        path = root / page
+        write_text(path, fill(path.read_text(encoding="utf-8"), root / "results"))
+
+
+if __name__ == "__main__":
+    main()
