@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import traceback
 import warnings
@@ -53,7 +54,7 @@ def quickstart(
     from lno.experiments import quickstart as example
 
     err.print("Learning to see a whole field from a few sensors (Burgers' equation).")
-    comparisons = example.quickstart(folder, seed, results)
+    comparisons = example.quickstart(folder, seed, results, _program())
     table = Table(
         "observed", "sensors", "LNO error", "RBF error", title="relative MAE, unseen samples"
     )
@@ -62,7 +63,7 @@ def quickstart(
         table.add_row(f"{100 * c.ratio:g} %", str(c.batch.x.shape[1]), learned, classical)
     out.print(table)
     out.print(f"Look at {folder / 'report.html'} in a browser. Then try:")
-    for command in example.next_commands(folder):
+    for command in example.next_commands(folder, _program()):
         out.print(f"  {command}", soft_wrap=True)
 
 
@@ -142,7 +143,8 @@ def data_make(
         every=every,
     )
     out.print(f"wrote {result}: {fields}", soft_wrap=True, markup=False)
-    out.print(f"Next: lno data info {result} --plot samples.png", soft_wrap=True, markup=False)
+    following = f"{_program()} data info {result} --plot samples.png"
+    out.print(f"Next: {following}", soft_wrap=True, markup=False)
 
 
 @data.command(
@@ -200,6 +202,15 @@ def main() -> None:
                 err.print("This looks like a bug; 'lno --debug ...' shows where it comes from.")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _program() -> str:
+    """How the user can call this program again: `lno`, or the path to it if it is not on PATH."""
+    if shutil.which("lno"):
+        return "lno"
+    path = Path(sys.argv[0]).resolve()
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _print_lines(lines: dict[str, str]) -> None:

@@ -62,7 +62,7 @@ class Comparison:
 
 
 def quickstart(
-    out: str | Path, seed: int = 0, results: str | Path | None = None
+    out: str | Path, seed: int = 0, results: str | Path | None = None, program: str = "lno"
 ) -> list[Comparison]:
     """Run the whole quickstart and write its files into the folder `out`.
 
@@ -70,6 +70,7 @@ def quickstart(
         out: where `report.html`, `model.safetensors`, `sensors.csv` and `reconstruction.png` go.
         seed: decides the data, the weights and the sensors.
         results: the ledger to record the run in; None: `results` in `out`.
+        program: how the user calls `lno`, for the commands that are shown.
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
@@ -90,20 +91,20 @@ def quickstart(
     x, u = _sensors(shown, shown.typical())
     write_csv(out / "sensors.csv", [*operator.labels.names["x"], "u"], np.column_stack((x, u)))
     plots.save(_figure(operator, shown), out / "reconstruction.png")
-    write_text(out / "report.html", _report(operator, comparisons, out))
+    write_text(out / "report.html", _report(operator, comparisons, out, program))
     _record(operator, comparisons, results or out / "results", seed)
     return comparisons
 
 
-def next_commands(out: str | Path) -> list[str]:
-    """What to try after the quickstart; each works when pasted."""
+def next_commands(out: str | Path, program: str = "lno") -> list[str]:
+    """What to try after the quickstart; each works when pasted, `program` being how to call it."""
     out = Path(out)
     model, sensors = out / "model.safetensors", out / "sensors.csv"
     picture, field = out / "field.png", out / "field.csv"
     return [
-        f"lno info {model}",
-        f"lno predict {model} {sensors} --out {field} --plot {picture}",
-        f"lno predict {model} {sensors} --grid 256x512 --out {out / 'fine.npz'}",
+        f"{program} info {model}",
+        f"{program} predict {model} {sensors} --out {field} --plot {picture}",
+        f"{program} predict {model} {sensors} --grid 256x512 --out {out / 'fine.npz'}",
     ]
 
 
@@ -150,7 +151,7 @@ def _figure(operator: Operator, comparison: Comparison) -> Figure:
     return plots.reconstruction(plane, truth, _sensors(comparison, k), guesses)
 
 
-def _report(operator: Operator, comparisons: list[Comparison], out: Path) -> str:
+def _report(operator: Operator, comparisons: list[Comparison], out: Path, program: str) -> str:
     rows, best = [], []
     for c in comparisons:
         learned, classical = (e["relative_mae"] for e in c.errors())
@@ -191,7 +192,7 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path) -> str
         html.heading("Learning curve"),
         html.picture(plots.learning_curve(provenance["curve"]), "loss and error against time"),
         html.heading("Next"),
-        html.commands(next_commands(out)),
+        html.commands(next_commands(out, program)),
         html.heading("How it was made"),
         html.paragraph(
             f"u_t + u u_x = 0.01 u_xx, periodic in x, random smooth initial values; "
