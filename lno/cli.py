@@ -120,7 +120,9 @@ def data_make(
     result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
     seed: Annotated[int, typer.Option(min=0, help="Decides the random inputs.")] = 0,
     grid: Annotated[int | None, typer.Option(help="Points along an axis, of the solver.")] = None,
-    every: Annotated[int | None, typer.Option(help="Keep every k-th point.")] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Keep every k-th point; with --grid, all.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Physics, like --set viscosity=1e-4.")
     ] = None,

@@ -44,6 +44,8 @@ def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
         raise ValueError(f"no problem {name!r}: expected one of {', '.join(PROBLEMS)}")
     cls = PROBLEMS[name]
     defaults = {f.name: f.default for f in dataclasses.fields(cls)}
+    if "grid" in settings and "every" in defaults:
+        settings = {"every": "1", **settings}  # the default belongs to the default grid
     values: dict[str, Any] = {}
     for key, text in settings.items():
         kind = int if isinstance(defaults.get(key), int) else float

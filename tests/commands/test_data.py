@@ -15,6 +15,8 @@ def test_options_and_settings_become_parameters() -> None:
     assert build_problem("darcy", {"grid": "29", "every": "4", "high": "9"}) == Darcy(
         29, 4, high=9.0
     )
+    assert build_problem("darcy", {"grid": "85"}) == Darcy(grid=85, every=1)
+    assert build_problem("darcy", {}) == Darcy(grid=421, every=5)
     assert build_problem("ns2d", {"viscosity": "1e-4"}) == NS2d(viscosity=1e-4)
 
 
@@ -25,7 +27,7 @@ def test_options_and_settings_become_parameters() -> None:
         ("ns2d", {"viscosty": "1"}, r"no key 'viscosty' \(did you mean 'viscosity'\?\)"),
         ("ns2d", {"viscosity": "thick"}, "viscosity: expected a number, got 'thick'"),
         ("darcy", {"grid": "8.5"}, "grid: expected a whole number, got '8.5'"),
-        ("darcy", {"grid": "30"}, "multiple of every"),
+        ("darcy", {"grid": "30", "every": "4"}, "multiple of every"),
         ("darcy", {"high": "nan"}, "high must be a number"),
         ("burgers", {"every": "2"}, "no key 'every'"),
     ],
