@@ -189,7 +189,9 @@ def main() -> None:
     try:
         code = typer.main.get_command(app)(standalone_mode=False)
         if code == INTERRUPTED:
-            err.print("interrupted: no file was changed that was not finished")
+            err.print(
+                "interrupted: no half-written file is left; run the same command again"
+            )
     except Exception as error:
         if hasattr(error, "show"):  # the parser's own errors know how to print themselves
             error.show()

@@ -48,6 +48,21 @@ def replacing(path: str | Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
 
 
+def require_folder(path: str | Path) -> Path:
+    """Make a folder if need be, and raise if nothing can be written there: before the work."""
+    folder = Path(path)
+    probe = folder / f".probe.{os.getpid()}.tmp"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(
+            f"cannot write into {folder}: {error.strerror}. Expected a folder; choose another one."
+        ) from error
+    return folder
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write a text file atomically."""
     with replacing(path) as temporary:

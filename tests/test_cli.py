@@ -184,7 +184,7 @@ def test_bad_sensors_are_one_clear_line(
         (["predict", "m.safetensors"], 2, "Missing argument"),
         (["dance"], 2, "No such command"),
         (["quickstart", "--seed", "-1"], 2, "Invalid value"),
-        (["quickstart", "--out", "sensors.csv"], 1, "sensors.csv"),
+        (["quickstart", "--out", "sensors.csv"], 1, "cannot write into sensors.csv"),
     ],
 )
 def test_mistakes_are_one_clear_line(

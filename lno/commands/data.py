@@ -10,6 +10,7 @@ from typing import Any
 
 from lno.config import from_dict
 from lno.data import Fields, published
+from lno.files import require_folder
 from lno.problems import PROBLEMS
 from lno.problems.make import Problem, make_file
 from lno.report import plots
@@ -84,9 +85,10 @@ def draw_samples(fields: Fields, path: str | Path) -> None:
 
 
 def require_h5(out: str | Path) -> None:
-    """Raise unless the name is that of an HDF5 file: a wrong one is better said before the work."""
+    """Raise unless an HDF5 file can be written there: that is better said before the work."""
     if Path(out).suffix not in (".h5", ".hdf5"):
         raise ValueError(f"cannot write {out}: expected a name ending in .h5")
+    require_folder(Path(out).parent)
 
 
 def _article(kind: type) -> str:

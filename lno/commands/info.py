@@ -49,8 +49,8 @@ def describe_fields(fields: Fields) -> dict[str, str]:
         for k, (label, unit) in enumerate(zip(labels, units, strict=True)):
             values = flat[:, k]
             lines[f"{name}: {label}"] = (
-                f"{values.min():.6g} to {values.max():.6g} {unit}, mean {values.mean():.4g}, "
-                f"std {values.std():.4g}"
+                f"{values.min():.6g} to {values.max():.6g}{unit and f' {unit}'}, "
+                f"mean {values.mean():.4g}, std {values.std():.4g}"
             )
     lines["grid"] = "none" if fields.grid is None else "×".join(map(str, fields.grid))
     lines["period"] = str(fields.period)

@@ -238,7 +238,10 @@ class Fields:
         def span(n: Index) -> str:
             return f"{n[0]}" if n.min() == n.max() else f"{n.min()}–{n.max()}"
 
-        names = {k: ", ".join(v) for k, v in self.names.items()}
+        def few(labels: Sequence[str]) -> str:
+            return ", ".join(labels if len(labels) < 5 else [labels[0], "…", labels[-1]])
+
+        names = {key: few(labels) for key, labels in self.names.items()}
         at = f"{span(points)} points"
         there = "the same points" if self.same_points else f"{span(queries)} points"
         given = f"{names['u'] or 'no values'} at {at} of {names['x']}"

@@ -17,7 +17,7 @@ from lno.data import Batch, Fields
 from lno.data.interpolate import interpolate_rbf
 from lno.data.observe import RandomRatio, Window
 from lno.data.tables import write_csv
-from lno.files import write_text
+from lno.files import require_folder, write_text
 from lno.ledger import Run, commit
 from lno.metrics import METRICS
 from lno.models import LNOConfig
@@ -72,8 +72,7 @@ def quickstart(
         results: the ledger to record the run in; None: `results` in `out`.
         program: how the user calls `lno`, for the commands that are shown.
     """
-    out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
+    out = require_folder(out)
     train, test = _data(seed)
     with one_thread():
         operator = Operator.fit(
