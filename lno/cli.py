@@ -189,9 +189,7 @@ def main() -> None:
     try:
         code = typer.main.get_command(app)(standalone_mode=False)
         if code == INTERRUPTED:
-            err.print(
-                "interrupted: no half-written file is left; run the same command again"
-            )
+            err.print("interrupted: no half-written file is left; run the same command again")
     except Exception as error:
         if hasattr(error, "show"):  # the parser's own errors know how to print themselves
             error.show()
