@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 import traceback
@@ -109,6 +110,54 @@ def predict(
         out.print(f"wrote {plot}", soft_wrap=True, markup=False)
 
 
+@app.command(epilog="Example: lno train darcy --preset small --minutes 2 --out runs/darcy")
+def train(
+    source: Annotated[str, typer.Argument(help="A problem (darcy, burgers) or a data file (.h5).")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
+    preset: Annotated[str, typer.Option(help="small or paper.")] = "small",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Stop after so much training.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    seed: Annotated[int, typer.Option(min=0, help="Decides weights, order and draws.")] = 0,
+) -> None:
+    """Train an operator. Ctrl-C saves the run; --resume continues it with the same bits."""
+    from lno.experiments import train as experiment
+
+    recipe = {} if epochs is None else {"epochs": epochs}
+    operator, errors = experiment.train(
+        source,
+        folder,
+        preset=preset,
+        recipe=recipe,
+        resume=resume,
+        minutes=minutes,
+        device=device,
+        seed=seed,
+    )
+    model = folder / "model.safetensors"
+    if operator.finished:
+        out.print(f"wrote {model}", soft_wrap=True, markup=False)
+    else:
+        again = [a for a in sys.argv[1:] if a != "--resume"]
+        command = shlex.join([_program(), *again, "--resume"])
+        out.print(f"stopped early; {model} is the model so far. Continue with:", markup=False)
+        out.print(f"  {command}", soft_wrap=True, markup=False)
+    _print_errors(errors)
+
+
+@app.command(epilog="Example: lno evaluate runs/darcy/model.safetensors")
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="A model file (.safetensors).")],
+    file: Annotated[Path | None, typer.Option("--data", help="A data file with answers.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Print a model's errors on a data file, or on the test samples of its own data set."""
+    from lno.experiments import train as experiment
+
+    _print_errors(experiment.evaluate(model, file, device))
+
+
 data = typer.Typer(help="Make, read and look at data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
@@ -204,6 +253,11 @@ def main() -> None:
                 err.print("This looks like a bug; 'lno --debug ...' shows where it comes from.")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_errors(errors: dict[str, float]) -> None:
+    l2, mae = (f"{100 * errors[name]:.3f} %" for name in ("relative_l2", "relative_mae"))
+    out.print(f"test: relative L2 {l2}, relative MAE {mae}, MSE {errors['mse']:.3e}", markup=False)
 
 
 def _program() -> str:

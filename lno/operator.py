@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,9 +21,10 @@ from lno.models import MODELS
 from lno.models.lno import LNO, slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
-from lno.training.loop import Progress, Training, curve_rows, train
-from lno.training.progress import progress
+from lno.training.loop import curve_rows
 from lno.training.recipe import Recipe
+from lno.training.run import run
+from lno.training.state import Training
 
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
 
@@ -92,6 +92,9 @@ class Operator:
         device: str = "auto",
         seed: int = 0,
         progress: bool = True,
+        folder: str | Path | None = None,
+        resume: bool = False,
+        minutes: float | None = None,
     ) -> Operator:
         """Train an operator.
 
@@ -107,6 +110,12 @@ class Operator:
             device: "auto", "cpu", "cuda", "mps".
             seed: decides the initial weights, the order of samples and all other random draws.
             progress: show a progress bar.
+            folder: where to keep checkpoints and `metrics.jsonl`; None: nowhere.
+            resume: continue from the last checkpoint in `folder`, with the same bits.
+            minutes: stop after so many minutes of training, ready to resume.
+
+        With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
+        that there is more to do.
         """
         recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
         recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
@@ -119,18 +128,11 @@ class Operator:
         else:
             kind, net = model, build_model(model, config, _spec(prepared, normalizers), seed)
         where = pick_device(device)
+        watched = None if held_back is None else task.prepare(held_back)
         training = Training(
-            net.to(where),
-            task,
-            normalizers,
-            recipe,
-            prepared,
-            None if held_back is None else task.prepare(held_back),
-            where,
-            torch.Generator().manual_seed(seed),
+            net.to(where), task, normalizers, recipe, prepared, watched, where, seed
         )
-        start = time.perf_counter()
-        _train_showing(training, progress)
+        finished = run(training, kind, used.hash, folder, resume, minutes, progress)
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,
@@ -138,11 +140,18 @@ class Operator:
             "data": {"hash": used.hash, "samples": len(used), **used.provenance},
             "recipe": to_dict(recipe),
             "seed": seed,
-            "seconds": round(time.perf_counter() - start, 2),
+            "finished": finished,
+            "seconds": round(training.seconds, 2),
             "curve": curve_rows(training.curve),
             **({"init": init.provenance} if init else {}),
         }
-        return cls(net, kind, task, normalizers, Labels.of(prepared, task), provenance)
+        labels = Labels.of(prepared, task)
+        return cls(training.best, kind, task, normalizers, labels, provenance)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the training that made it ran to its end."""
+        return bool(self.provenance.get("finished", True))
 
     def predict(self, x: Any, u: Any = None, x_query: Any = None, *, weights: Any = None) -> Any:
         """Predict at `x_query` what the values `u` at `x` imply.
@@ -361,16 +370,6 @@ def _hold_back(data: Fields, validation: float | Fields, seed: int) -> tuple[Fie
         return data, None
     order = np.random.default_rng([seed, 1]).permutation(len(data))
     return data.subset(np.sort(order[count:])), data.subset(np.sort(order[:count]))
-
-
-def _train_showing(training: Training, show: bool) -> None:
-    with progress("training", training.steps, show) as update:
-
-        def report(now: Progress) -> None:
-            error = "" if now.error is None else f"  validation error {100 * now.error:.2f} %"
-            update(now.step, f"epoch {now.epoch}  loss {now.loss:.4f}{error}")
-
-        train(training, report)
 
 
 def _arrays(values: Any) -> Any:

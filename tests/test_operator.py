@@ -206,7 +206,7 @@ def test_bad_training_input_is_named(line_fields: Fields) -> None:
         fit(model="lnoo")
     with pytest.raises(ValueError, match="Recipe has no key 'learning_rate'"):
         fit(recipe={"learning_rate": 1})
-    with pytest.raises(ValueError, match="loss must be one of relative_l2"):
+    with pytest.raises(ValueError, match=r"Recipe\.loss must be one of relative_l2"):
         fit(recipe={"loss": "l7"})
     with pytest.raises(ValueError, match="validation: expected a share"):
         fit(validation=1.5)

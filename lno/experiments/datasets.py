@@ -23,11 +23,17 @@ class Protocol:
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-# The protocols under which results are comparable with the literature's; all from seed 0.
-STANDARD: dict[str, Protocol] = {
-    "darcy": Protocol(1000, 200, {"grid": 421, "every": 5}),
-    "ns2d": Protocol(1000, 200),
-    "burgers": Protocol(4096, 256),
+# All from seed 0. "standard" is comparable with the literature; "small" is for a first look.
+PROTOCOLS: dict[str, dict[str, Protocol]] = {
+    "standard": {
+        "darcy": Protocol(1000, 200, {"grid": 421, "every": 5}),
+        "ns2d": Protocol(1000, 200),
+        "burgers": Protocol(4096, 256),
+    },
+    "small": {
+        "darcy": Protocol(500, 100, {"grid": 85, "every": 2}),
+        "burgers": Protocol(512, 64, {"grid": 64}),
+    },
 }
 
 
@@ -38,22 +44,27 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lno"
 
 
-def dataset(problem: str, device: str = "auto", show: bool = True) -> tuple[Fields, Fields]:
-    """Training and test samples of a problem's standard protocol, from the cache or newly made.
+def dataset(
+    problem: str, protocol: str = "standard", device: str = "auto", show: bool = True
+) -> tuple[Fields, Fields]:
+    """Training and test samples of a problem under a protocol, from the cache or newly made.
 
     The file is named by what decides it; `Fields.hash` identifies the content in every result.
     """
-    if problem not in STANDARD:
-        raise ValueError(f"no data set {problem!r}: expected one of {', '.join(STANDARD)}")
-    protocol = STANDARD[problem]
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"no protocol {protocol!r}: expected one of {', '.join(PROTOCOLS)}")
+    if problem not in PROTOCOLS[protocol]:
+        known = ", ".join(PROTOCOLS[protocol])
+        raise ValueError(f"no {protocol} data set {problem!r}: expected one of {known}")
+    chosen = PROTOCOLS[protocol][problem]
     where = str(pick_solver_device(device))
-    samples = protocol.train + protocol.test
-    made = PROBLEMS[problem](**protocol.parameters)
+    samples = chosen.train + chosen.test
+    made = PROBLEMS[problem](**chosen.parameters)
     path = cache_folder() / f"{problem}-{samples}-{identity(made, 0, where)}.h5"
     if path.exists():
         fields = Fields.load(path)
     else:
         with progress(f"making {problem}", samples, show) as update:
             fields = make_file(made, samples, path, 0, where, update)
-    train, test = fields.split(protocol.train, protocol.test)
+    train, test = fields.split(chosen.train, chosen.test)
     return train, test

@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
-from lno.data import Batch, Fields
-from lno.data.normalize import Normalizers
+from lno.data import Batch
 from lno.metrics import METRICS
-from lno.tasks import Task
-from lno.training.recipe import Recipe
+from lno.training.optim import SCHEDULES, set_pace
+from lno.training.state import Point, Training
 
 EVALUATIONS = 25  # how often a run looks at its validation error
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of the learning curve."""
-
-    step: int
-    seconds: float
-    loss: float
-    error: float | None  # on the validation part, None where there is none
-
-
-@dataclass
-class Training:
-    """Everything that a step needs and changes."""
-
-    model: nn.Module
-    task: Task
-    normalizers: Normalizers
-    recipe: Recipe
-    data: Fields  # prepared by the task
-    validation: Fields | None
-    device: torch.device
-    generator: torch.Generator
-    curve: list[Point] = field(default_factory=list)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Steps in a pass over the data; the last one may be smaller."""
-        return -(-len(self.data) // self.recipe.batch)
-
-    @property
-    def steps(self) -> int:
-        """Steps of the whole run."""
-        return self.recipe.epochs * self.steps_per_epoch
 
 
 @dataclass(frozen=True)
@@ -63,65 +29,98 @@ class Progress:
     epoch: int
     loss: float
     error: float | None
+    points_per_second: float
 
 
-def train(training: Training, report: Callable[[Progress], None] = lambda progress: None) -> None:
-    """Train `training.model` in place; raises if the loss stops being a finite number."""
-    recipe, model = training.recipe, training.model
-    optimizer = recipe.optimizer(model)
-    schedule = recipe.schedule(optimizer, training.steps)
+def train(
+    training: Training,
+    report: Callable[[Progress], None] = lambda progress: None,
+    checkpoint: Callable[[], None] = lambda: None,
+    minutes: float | None = None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train `training.model` in place; returns whether the run is finished.
+
+    Args:
+        training: the run, new or resumed.
+        report: hears of every step.
+        checkpoint: is called when the run should be saved: now and then, and before it stops early.
+        minutes: of training in this call, after which it stops early.
+        stopped: is asked after every step whether to stop early.
+    """
+    model = training.model
     interval = max(1, training.steps // EVALUATIONS)
-    start, step, error, recent = time.perf_counter(), 0, None, []
+    start, before, points = time.perf_counter(), training.seconds, 0
+    error = training.curve[-1].error if training.curve else None
     model.train()
-    for epoch in range(recipe.epochs):
-        order = torch.randperm(len(training.data), generator=training.generator)
-        for index in order.split(recipe.batch):
-            loss = training_step(training, index, optimizer)
-            rate = schedule.get_last_lr()[0]
-            schedule.step()
-            step += 1
-            recent.append(float(loss))
-            if not torch.isfinite(loss):
-                raise RuntimeError(
-                    f"the loss became {float(loss)} at step {step} of {training.steps} (learning "
-                    f"rate {rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for outliers "
-                    "in the data"
-                )
-            if step % interval == 0 or step == training.steps:
-                error = validation_error(training)
-                seconds = time.perf_counter() - start
-                training.curve.append(Point(step, seconds, sum(recent) / len(recent), error))
-                recent.clear()
-            report(Progress(step, training.steps, epoch + 1, float(loss), error))
+    while training.step < training.steps:
+        loss, seen = training_step(training)
+        points += seen
+        training.step += 1
+        training.recent.append(loss)
+        elapsed = time.perf_counter() - start
+        training.seconds = before + elapsed
+        evaluate = training.step % interval == 0 or training.step == training.steps
+        if evaluate:
+            error = validation_error(training)
+            mean = sum(training.recent) / len(training.recent)
+            training.curve.append(Point(training.step, training.seconds, mean, error))
+            training.recent.clear()
+            checkpoint()
+        epoch = -(-training.step // training.steps_per_epoch)
+        speed = points / elapsed
+        report(Progress(training.step, training.steps, epoch, loss, error, speed))
+        late = minutes is not None and elapsed >= 60 * minutes
+        if (late or stopped()) and training.step < training.steps:
+            if not evaluate:  # else it has just been saved
+                checkpoint()
+            model.eval()
+            return False
     model.eval()
+    return True
 
 
-def training_step(
-    training: Training, index: torch.Tensor, optimizer: torch.optim.Optimizer
-) -> torch.Tensor:
-    """One step on the samples at `index`; returns the loss."""
+def training_step(training: Training) -> tuple[float, int]:
+    """One step; returns the loss and the number of points that were read and predicted."""
     recipe = training.recipe
-    batch = training.task.draw(
+    pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
+    set_pace(training.optimizers, recipe.rate, pace)
+    index = training.next_samples()
+    raw = training.task.draw(
         training.data.batch(index.numpy()), training.data.grid, training.generator
     )
-    points = batch.x_query.shape[1]
-    if recipe.queries is not None and recipe.queries < points:
-        chosen = torch.randperm(points, generator=training.generator)[: recipe.queries]
-        batch = batch.at_queries(chosen)
-    batch = training.normalizers.encode(batch).to(training.device)
-    loss = batch_loss(training.model, batch, recipe.loss)
-    optimizer.zero_grad(set_to_none=True)
+    if recipe.queries is not None and recipe.queries < raw.x_query.shape[1]:
+        chosen = torch.randperm(raw.x_query.shape[1], generator=training.generator)
+        raw = raw.at_queries(chosen[: recipe.queries])
+    batch = training.normalizers.encode(raw).to(training.device)
+    loss = batch_loss(training, batch)
+    value = float(loss.detach())
+    if not torch.isfinite(loss.detach()):
+        raise RuntimeError(
+            f"the loss became {value} at step {training.step + 1} of {training.steps} (learning "
+            f"rate {recipe.rate * pace.rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for "
+            "outliers in the data"
+        )
+    for optimizer in training.optimizers:
+        optimizer.zero_grad(set_to_none=True)
     loss.backward()
     if recipe.clip is not None:
         nn.utils.clip_grad_norm_(training.model.parameters(), recipe.clip)
-    optimizer.step()
-    return loss.detach()
+    for optimizer in training.optimizers:
+        optimizer.step()
+    if training.mean is not None:
+        training.mean.update_parameters(training.model)
+    return value, len(batch) * (batch.x.shape[1] + batch.x_query.shape[1])
 
 
-def batch_loss(model: nn.Module, batch: Batch, loss: str) -> torch.Tensor:
+def batch_loss(training: Training, batch: Batch) -> torch.Tensor:
     """The mean loss over a normalised batch."""
-    prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
-    return METRICS[loss](prediction, batch.y, batch.query_mask).mean()
+    prediction, target = training.model(batch.x, batch.u, batch.x_query, batch.mask), batch.y
+    if training.recipe.physical:
+        scale = training.normalizers.y
+        assert target is not None
+        prediction, target = scale.decode(prediction), scale.decode(target)
+    return METRICS[training.recipe.loss](prediction, target, batch.query_mask).mean()
 
 
 @torch.no_grad()
@@ -129,7 +128,8 @@ def validation_error(training: Training) -> float | None:
     """The mean relative L2 error on the validation part, in physical units."""
     if training.validation is None:
         return None
-    training.model.eval()
+    model = training.best
+    model.eval()
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
@@ -137,11 +137,25 @@ def validation_error(training: Training) -> float | None:
         raw = training.validation.batch(index.numpy())
         raw = training.task.draw(raw, training.validation.grid, generator)
         batch = training.normalizers.encode(raw).to(training.device)
-        prediction = training.model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
+        prediction = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
         physical = training.normalizers.y.decode(prediction)
         errors.append(METRICS["relative_l2"](physical, raw.y, raw.query_mask))
-    training.model.train()
+    model.train()
     return float(torch.cat(errors).mean())
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], bool]]:
+    """While inside, Ctrl-C and SIGTERM do not kill: the function that is yielded becomes true."""
+    heard: list[int] = []
+    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in old:
+            signal.signal(number, lambda received, frame: heard.append(received))
+        yield lambda: bool(heard)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def curve_rows(curve: list[Point]) -> list[dict[str, Any]]:

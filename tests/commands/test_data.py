@@ -67,7 +67,7 @@ def test_the_data_set_of_a_protocol_is_made_once(
 ) -> None:
     monkeypatch.setenv("LNO_DATA", str(tmp_path))
     small = datasets.Protocol(3, 2, {"grid": 29, "every": 4})
-    monkeypatch.setitem(datasets.STANDARD, "darcy", small)
+    monkeypatch.setitem(datasets.PROTOCOLS["standard"], "darcy", small)
     train, test = datasets.dataset("darcy", device="cpu", show=False)
     assert (len(train), len(test)) == (3, 2)
     [path] = tmp_path.iterdir()
@@ -75,5 +75,5 @@ def test_the_data_set_of_a_protocol_is_made_once(
     again, _ = datasets.dataset("darcy", device="cpu", show=False)
     assert path.stat().st_mtime_ns == written
     assert again.hash == train.hash
-    with pytest.raises(ValueError, match="no data set 'stokes'"):
+    with pytest.raises(ValueError, match="no standard data set 'stokes'"):
         datasets.dataset("stokes")

@@ -1,0 +1,102 @@
+"""A run with everything around it: progress, checkpoints, metrics, signals, a time limit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lno import tasks
+from lno.config import to_dict
+from lno.files import require_folder, write_text
+from lno.training.loop import Progress, stop_signals, train
+from lno.training.progress import progress
+from lno.training.state import Training
+
+
+def run(
+    training: Training,
+    kind: str,
+    data_hash: str,
+    folder: str | Path | None = None,
+    resume: bool = False,
+    minutes: float | None = None,
+    show: bool = True,
+) -> bool:
+    """Train, and return whether the run is finished; see `lno.Operator.fit`."""
+    if folder is None:
+        if resume:
+            raise ValueError("resume needs the folder of the run: pass folder=...")
+        with progress("training", training.steps, show) as update:
+
+            def show_step(now: Progress) -> None:
+                update(now.step, status(now, training))
+
+            return train(training, show_step, minutes=minutes)
+    folder = require_folder(folder)
+    identity = identify(training, kind, data_hash)
+    existing = sorted(folder.glob("checkpoint-*.safetensors"))
+    if resume:
+        if training.resume(folder, identity) is None:
+            raise FileNotFoundError(f"{folder} has no whole checkpoint to resume from")
+        _cut_metrics(folder / "metrics.jsonl", training.step)
+    elif existing:
+        raise FileExistsError(
+            f"{folder} holds a run already ({existing[-1].name}): resume it, or choose another "
+            "folder"
+        )
+    with (
+        progress("training", training.steps, show) as update,
+        stop_signals() as stopped,
+        (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
+    ):
+
+        def report(now: Progress) -> None:
+            update(now.step, status(now, training))
+
+        def checkpoint() -> None:
+            if training.curve and training.curve[-1].step == training.step:
+                metrics.write(json.dumps(vars(training.curve[-1])) + "\n")
+                metrics.flush()
+            training.save(folder, identity)
+
+        return train(training, report, checkpoint, minutes, stopped)
+
+
+def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
+    """Everything that must be the same for a run to go on with the same bits."""
+    return {
+        "model": kind,
+        "config": to_dict(training.model.config),
+        "recipe": to_dict(training.recipe),
+        "task": tasks.to_json(training.task),
+        "seed": training.seed,  # before the data, part of which it holds back
+        "device": training.device.type,
+        "data": data_hash,
+        "validation": None if training.validation is None else training.validation.hash,
+    }
+
+
+def status(now: Progress, training: Training) -> str:
+    """The line beside the progress bar."""
+    parts = [f"epoch {now.epoch}", f"loss {now.loss:.4f}"]
+    if now.error is not None:
+        parts.append(f"validation error {100 * now.error:.2f} %")
+    parts.append(f"{now.points_per_second:,.0f} points/s")
+    if training.device.type == "cuda":
+        parts.append(f"{torch.cuda.max_memory_allocated(training.device) / 1e9:.1f} GB")
+    return "  ".join(parts)
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    """Forget what was written after the checkpoint: it comes again."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.endswith("}") or json.loads(line)["step"] > step:
+            break  # half a line, or a later one
+        kept.append(f"{line}\n")
+    write_text(path, "".join(kept))

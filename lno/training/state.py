@@ -1,0 +1,178 @@
+"""Everything that a training run needs and changes, in one dataclass, and its checkpoints.
+
+A checkpoint is one safetensors file: weights, their running mean, optimiser states, the generator's
+state and the order of the epoch as tensors; step, curve and identity as JSON in its metadata. A run
+that resumes from it goes on with the same bits on the same hardware.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from lno.data import Fields
+from lno.data.normalize import Normalizers
+from lno.files import replacing, require_signature
+from lno.tasks import Task
+from lno.training.optim import OPTIMIZERS
+from lno.training.recipe import Recipe
+
+KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
+KEY = "lno.checkpoint"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the learning curve."""
+
+    step: int
+    seconds: float
+    loss: float
+    error: float | None  # on the validation part, None where there is none
+
+
+@dataclass
+class Training:
+    """A training run.
+
+    Args:
+        model: what is trained, in place.
+        task, normalizers, recipe: how.
+        data: training samples, prepared by the task.
+        validation: samples to watch the error on, prepared; None: none.
+        device: where.
+        seed: of the order of samples and all draws.
+    """
+
+    model: nn.Module
+    task: Task
+    normalizers: Normalizers
+    recipe: Recipe
+    data: Fields
+    validation: Fields | None
+    device: torch.device
+    seed: int
+    step: int = 0
+    seconds: float = 0.0
+    curve: list[Point] = field(default_factory=list)
+    recent: list[float] = field(default_factory=list)  # losses since the last point of the curve
+
+    def __post_init__(self) -> None:
+        recipe = self.recipe
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.order = torch.empty(0, dtype=torch.int64)  # of the samples in this epoch
+        self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](
+            self.model, recipe.rate, recipe.weight_decay, recipe.decay_all
+        )
+        self.mean: AveragedModel | None = None
+        if recipe.ema is not None:
+            self.mean = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in a pass over the data; the last one may be smaller."""
+        return -(-len(self.data) // self.recipe.batch)
+
+    @property
+    def steps(self) -> int:
+        """Steps of the whole run."""
+        return self.recipe.epochs * self.steps_per_epoch
+
+    @property
+    def best(self) -> nn.Module:
+        """The model to predict with: the running mean of the weights where there is one."""
+        return self.model if self.mean is None else self.mean.module
+
+    def next_samples(self) -> Tensor:
+        """Indices of the samples of the next step; each epoch has an order of its own."""
+        position = self.step % self.steps_per_epoch
+        if position == 0:
+            self.order = torch.randperm(len(self.data), generator=self.generator)
+        return self.order[position * self.recipe.batch : (position + 1) * self.recipe.batch]
+
+    # -- checkpoints -----------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, identity: dict[str, Any]) -> Path:
+        """Write a checkpoint, atomically, and remove all but the last two."""
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        if self.mean is not None:
+            tensors |= {f"mean.{k}": v for k, v in self.mean.state_dict().items()}
+        for k, optimizer in enumerate(self.optimizers):
+            for index, entries in optimizer.state_dict()["state"].items():
+                tensors |= {f"optimizer.{k}.{index}.{name}": v for name, v in entries.items()}
+        tensors |= {"generator": self.generator.get_state(), "order": self.order}
+        curve = [asdict(point) for point in self.curve]
+        told = {"step": self.step, "seconds": self.seconds, "curve": curve, "recent": self.recent}
+        path = Path(folder) / f"checkpoint-{self.step:09d}.safetensors"
+        metadata = {KEY: json.dumps({"identity": identity, **told})}
+        with replacing(path) as temporary:
+            plain = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+            save_file(plain, temporary, metadata)
+        for old in sorted(Path(folder).glob("checkpoint-*.safetensors"))[:-KEEP]:
+            old.unlink(missing_ok=True)
+        return path
+
+    def resume(self, folder: str | Path, identity: dict[str, Any]) -> Path | None:
+        """Continue from the newest whole checkpoint in `folder`; None if there is none.
+
+        Raises if it belongs to another run, naming what differs.
+        """
+        for path in sorted(Path(folder).glob("checkpoint-*.safetensors"), reverse=True):
+            try:
+                told, tensors = _read(path)
+            except (ValueError, SafetensorError, OSError, KeyError):
+                continue  # damaged: the one before it is whole
+            _require_same(path, told["identity"], identity)
+            self._restore(told, tensors)
+            return path
+        return None
+
+    def _restore(self, told: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.model.load_state_dict(part("model."))
+        if self.mean is not None:
+            self.mean.load_state_dict(part("mean."))
+        for k, optimizer in enumerate(self.optimizers):
+            state: dict[int, dict[str, Tensor]] = {}
+            for name, value in part(f"optimizer.{k}.").items():
+                index, _, entry = name.partition(".")
+                state.setdefault(int(index), {})[entry] = value
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({"state": state, "param_groups": groups})
+        self.generator.set_state(tensors["generator"])
+        self.order = tensors["order"]
+        self.step, self.seconds, self.recent = told["step"], told["seconds"], told["recent"]
+        self.curve = [Point(**row) for row in told["curve"]]
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    require_signature(path, b"{", 8, "a checkpoint written by lno")
+    with safe_open(path, framework="pt") as file:
+        told = json.loads((file.metadata() or {})[KEY])
+        return told, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+
+def _require_same(path: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+    here = json.loads(json.dumps(here))
+    for key in {**here, **there}:
+        a, b = there.get(key), here.get(key)
+        if a == b:
+            continue
+        if isinstance(a, dict) and isinstance(b, dict):
+            inner = next(k for k in sorted({*a, *b}) if a.get(k) != b.get(k))
+            key, a, b = f"{key}.{inner}", a.get(inner), b.get(inner)
+        raise ValueError(
+            f"cannot resume from {path}: {key} was {a!r} there and is {b!r} now. Set it back, or "
+            "train into another folder."
+        )
