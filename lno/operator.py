@@ -22,6 +22,7 @@ from lno.models.lno import LNO, slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.loop import curve_rows
+from lno.training.precision import pick_precision
 from lno.training.recipe import Recipe
 from lno.training.run import run
 from lno.training.state import Training
@@ -95,6 +96,7 @@ class Operator:
         folder: str | Path | None = None,
         resume: bool = False,
         minutes: float | None = None,
+        precision: str = "auto",
     ) -> Operator:
         """Train an operator.
 
@@ -113,6 +115,7 @@ class Operator:
             folder: where to keep checkpoints and `metrics.jsonl`; None: nowhere.
             resume: continue from the last checkpoint in `folder`, with the same bits.
             minutes: stop after so many minutes of training, ready to resume.
+            precision: "fp32", "tf32" or "mixed"; "auto" is tf32 on CUDA, fp32 elsewhere.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
@@ -130,13 +133,22 @@ class Operator:
         where = pick_device(device)
         watched = None if held_back is None else task.prepare(held_back)
         training = Training(
-            net.to(where), task, normalizers, recipe, prepared, watched, where, seed
+            net.to(where),
+            task,
+            normalizers,
+            recipe,
+            prepared,
+            watched,
+            where,
+            seed,
+            pick_precision(precision, where),
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress)
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,
             "hardware": hardware(where),
+            "precision": training.precision,
             "data": {"hash": used.hash, "samples": len(used), **used.provenance},
             "recipe": to_dict(recipe),
             "seed": seed,

@@ -84,13 +84,16 @@ class Completion(Steady):
         if batch.y is None:
             raise ValueError("completion needs whole fields: the data have no answers y")
         b, q, _ = batch.y.shape
-        real = batch.query_mask
-        if real is None:
-            real = torch.ones(b, q, dtype=torch.bool)
+        real = torch.ones(b, q, dtype=torch.bool)
+        if batch.query_mask is not None:
+            real = batch.query_mask.cpu()
+        # Drawn on the CPU: the same seed observes the same points on every device.
         index, mask = self.pattern.draw(real, grid, generator)
+        complete = bool(mask.all())
+        index, mask = index.to(batch.y.device), mask.to(batch.y.device)
         x = batch.x_query.expand(b, -1, -1)
         x, u = (v.gather(1, index[..., None].expand(-1, -1, v.shape[-1])) for v in (x, batch.y))
-        return replace(batch, x=x, u=u, mask=None if bool(mask.all()) else mask)
+        return replace(batch, x=x, u=u, mask=None if complete else mask)
 
 
 Task = Steady

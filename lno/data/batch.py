@@ -54,6 +54,18 @@ class Batch:
             query_mask=None if self.query_mask is None else move(self.query_mask),
         )
 
+    def at_samples(self, index: Tensor) -> Batch:
+        """The samples at `index` (b,); positions that all share stay as they are."""
+
+        def pick(values: Tensor) -> Tensor:
+            return values if len(values) == 1 < len(self) else values[index]
+
+        return replace(
+            self.map(pick, lambda u: u[index], lambda y: y[index]),
+            mask=None if self.mask is None else self.mask[index],
+            query_mask=None if self.query_mask is None else self.query_mask[index],
+        )
+
     def at_queries(self, index: Tensor) -> Batch:
         """The same batch with only the query points at `index` (k,), the same in every sample."""
 

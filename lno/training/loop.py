@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -10,13 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from lno.data import Batch
 from lno.metrics import METRICS
 from lno.training.optim import SCHEDULES, set_pace
 from lno.training.state import Point, Training
+from lno.training.step import Samples, Step
 
+LOOK = 50  # steps of a GPU between looks at the loss
 EVALUATIONS = 25  # how often a run looks at its validation error
 
 
@@ -48,19 +51,27 @@ def train(
         minutes: of training in this call, after which it stops early.
         stopped: is asked after every step whether to stop early.
     """
-    model = training.model
     interval = max(1, training.steps // EVALUATIONS)
+    samples = Samples(training.data, training.normalizers, training.device)
+    step = Step(training)
     start, before, points = time.perf_counter(), training.seconds, 0
     error = training.curve[-1].error if training.curve else None
-    model.train()
+    pending: list[Tensor] = []
+    training.model.train()
     while training.step < training.steps:
-        loss, seen = training_step(training)
-        points += seen
+        batch = next_batch(training, samples)
+        pending.append(step(batch))
+        points += len(batch) * (batch.x.shape[1] + batch.x_query.shape[1])
         training.step += 1
-        training.recent.append(loss)
+        evaluate = training.step % interval == 0 or training.step == training.steps
+        # Reading a loss waits for the device, so a GPU is asked now and then only.
+        if not evaluate and len(pending) < (LOOK if step.on_gpu else 1):
+            continue
+        training.recent += _finite(pending, training)
+        pending.clear()
         elapsed = time.perf_counter() - start
         training.seconds = before + elapsed
-        evaluate = training.step % interval == 0 or training.step == training.steps
+        loss = training.recent[-1]
         if evaluate:
             error = validation_error(training)
             mean = sum(training.recent) / len(training.recent)
@@ -68,59 +79,43 @@ def train(
             training.recent.clear()
             checkpoint()
         epoch = -(-training.step // training.steps_per_epoch)
-        speed = points / elapsed
-        report(Progress(training.step, training.steps, epoch, loss, error, speed))
+        report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))
         late = minutes is not None and elapsed >= 60 * minutes
         if (late or stopped()) and training.step < training.steps:
             if not evaluate:  # else it has just been saved
                 checkpoint()
-            model.eval()
+            training.model.eval()
             return False
-    model.eval()
+    training.model.eval()
     return True
 
 
-def training_step(training: Training) -> tuple[float, int]:
-    """One step; returns the loss and the number of points that were read and predicted."""
+def next_batch(training: Training, samples: Samples) -> Batch:
+    """The encoded batch of the next step, with the pace of the optimisers set for it."""
     recipe = training.recipe
     pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
     set_pace(training.optimizers, recipe.rate, pace)
-    index = training.next_samples()
-    raw = training.task.draw(
-        training.data.batch(index.numpy()), training.data.grid, training.generator
-    )
-    if recipe.queries is not None and recipe.queries < raw.x_query.shape[1]:
-        chosen = torch.randperm(raw.x_query.shape[1], generator=training.generator)
-        raw = raw.at_queries(chosen[: recipe.queries])
-    batch = training.normalizers.encode(raw).to(training.device)
-    loss = batch_loss(training, batch)
-    value = float(loss.detach())
-    if not torch.isfinite(loss.detach()):
-        raise RuntimeError(
-            f"the loss became {value} at step {training.step + 1} of {training.steps} (learning "
-            f"rate {recipe.rate * pace.rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for "
-            "outliers in the data"
-        )
-    for optimizer in training.optimizers:
-        optimizer.zero_grad(set_to_none=True)
-    loss.backward()
-    if recipe.clip is not None:
-        nn.utils.clip_grad_norm_(training.model.parameters(), recipe.clip)
-    for optimizer in training.optimizers:
-        optimizer.step()
-    if training.mean is not None:
-        training.mean.update_parameters(training.model)
-    return value, len(batch) * (batch.x.shape[1] + batch.x_query.shape[1])
+    batch = samples.batch(training.next_samples())
+    batch = training.task.draw(batch, training.data.grid, training.generator)
+    queries = batch.x_query.shape[1]
+    if recipe.queries is not None and recipe.queries < queries:
+        chosen = torch.randperm(queries, generator=training.generator)[: recipe.queries]
+        batch = batch.at_queries(chosen.to(training.device))
+    return batch
 
 
-def batch_loss(training: Training, batch: Batch) -> torch.Tensor:
-    """The mean loss over a normalised batch."""
-    prediction, target = training.model(batch.x, batch.u, batch.x_query, batch.mask), batch.y
-    if training.recipe.physical:
-        scale = training.normalizers.y
-        assert target is not None
-        prediction, target = scale.decode(prediction), scale.decode(target)
-    return METRICS[training.recipe.loss](prediction, target, batch.query_mask).mean()
+def _finite(pending: list[Tensor], training: Training) -> list[float]:
+    """The losses of the last steps as numbers; raises at the first that is not finite."""
+    losses = torch.stack(pending).tolist()
+    for k, loss in enumerate(losses, start=training.step - len(losses)):
+        if not math.isfinite(loss):
+            recipe = training.recipe
+            rate = recipe.rate * SCHEDULES[recipe.schedule](k, training.steps, recipe.epochs).rate
+            raise RuntimeError(
+                f"the loss became {loss} at step {k + 1} of {training.steps} (learning rate "
+                f"{rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for outliers in the data"
+            )
+    return losses
 
 
 @torch.no_grad()

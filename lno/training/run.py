@@ -74,6 +74,7 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
         "task": tasks.to_json(training.task),
         "seed": training.seed,  # before the data, part of which it holds back
         "device": training.device.type,
+        "precision": training.precision,
         "data": data_hash,
         "validation": None if training.validation is None else training.validation.hash,
     }

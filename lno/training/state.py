@@ -23,7 +23,7 @@ from lno.data import Fields
 from lno.data.normalize import Normalizers
 from lno.files import replacing, require_signature
 from lno.tasks import Task
-from lno.training.optim import OPTIMIZERS
+from lno.training.optim import OPTIMIZERS, make_capturable
 from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
@@ -51,6 +51,7 @@ class Training:
         validation: samples to watch the error on, prepared; None: none.
         device: where.
         seed: of the order of samples and all draws.
+        precision: what a step is computed in.
     """
 
     model: nn.Module
@@ -61,6 +62,7 @@ class Training:
     validation: Fields | None
     device: torch.device
     seed: int
+    precision: str = "fp32"
     step: int = 0
     seconds: float = 0.0
     curve: list[Point] = field(default_factory=list)
@@ -73,6 +75,8 @@ class Training:
         self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](
             self.model, recipe.rate, recipe.weight_decay, recipe.decay_all
         )
+        if self.device.type == "cuda":
+            make_capturable(self.optimizers)
         self.mean: AveragedModel | None = None
         if recipe.ema is not None:
             self.mean = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
@@ -91,6 +95,16 @@ class Training:
     def best(self) -> nn.Module:
         """The model to predict with: the running mean of the weights where there is one."""
         return self.model if self.mean is None else self.mean.module
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors that a step changes; those of the optimisers last, as they appear."""
+        found: list[Tensor] = [*self.model.parameters()]
+        if self.mean is not None:
+            found += [*self.mean.state_dict().values()]
+        for optimizer in self.optimizers:
+            for entries in optimizer.state.values():
+                found += [v for v in entries.values() if isinstance(v, Tensor)]
+        return [tensor.detach() for tensor in found]
 
     def next_samples(self) -> Tensor:
         """Indices of the samples of the next step; each epoch has an order of its own."""

@@ -1,0 +1,37 @@
+"""What a training step is computed in.
+
+- fp32: everything in single precision.
+- tf32: matrix products of GPUs read their factors with 10 bits; the default there.
+- mixed: besides, hidden layers, attention and weighted sums in bfloat16. Positions, first and last
+  layers, scores, softmaxes and the loss stay in single precision, see `lno.models.lno.MLP`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+PRECISIONS = ("fp32", "tf32", "mixed")
+
+
+def pick_precision(name: str, device: torch.device) -> str:
+    """The precision called `name`; "auto" is tf32 on CUDA, fp32 elsewhere."""
+    if name == "auto":
+        return "tf32" if device.type == "cuda" else "fp32"
+    if name not in PRECISIONS:
+        raise ValueError(f"no precision {name!r}: expected auto, {', '.join(PRECISIONS)}")
+    return name
+
+
+@contextmanager
+def computing_in(name: str, device: torch.device) -> Iterator[None]:
+    """Compute in this precision for a while."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=name == "mixed"):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Completion, Fields, Operator, RandomRatio, Recipe
+from lno.training import step as steps
+from lno.training.precision import PRECISIONS, computing_in, pick_precision
+
+SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+
+
+def weights(operator: Operator) -> torch.Tensor:
+    return torch.cat([p.detach().cpu().flatten() for p in operator.model.parameters()])
+
+
+def fit(data: Fields, **keys: object) -> Operator:
+    settings = {"epochs": 2, "config": SMALL, "progress": False, **keys}
+    return Operator.fit(data, **settings)  # type: ignore[arg-type]
+
+
+def test_streamed_samples_train_like_resident_ones(
+    line_fields: Fields, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resident = fit(line_fields, device="cpu")
+    line_fields.save(tmp_path / "a.h5")
+    lazy = fit(Fields.load(tmp_path / "a.h5", lazy=True), device="cpu")
+    monkeypatch.setattr(steps, "_fits", lambda data, device: False)
+    streamed = fit(line_fields, device="cpu")
+    assert torch.equal(weights(streamed), weights(resident))
+    assert torch.equal(weights(lazy), weights(resident))
+
+
+def test_what_does_not_fit_is_streamed() -> None:
+    x = [np.zeros((3, 1)), np.ones((2, 1))]
+    assert not steps._fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
+    huge = np.broadcast_to(np.zeros((1, 1, 1), np.float32), (10**6, 10**4, 1))
+    small = Fields(np.zeros((2, 1)), y=np.zeros((3, 2, 1)))
+    assert steps._fits(small, torch.device("cpu"))
+    small.y = huge
+    assert not steps._fits(small, torch.device("cpu"))
+
+
+def test_precision_is_a_policy() -> None:
+    cpu = torch.device("cpu")
+    assert [pick_precision("auto", torch.device(d)) for d in ("cpu", "cuda")] == ["fp32", "tf32"]
+    with pytest.raises(ValueError, match="no precision 'fp8': expected auto, fp32, tf32, mixed"):
+        pick_precision("fp8", cpu)
+    before = torch.get_float32_matmul_precision()
+    for name in PRECISIONS:
+        with computing_in(name, cpu):
+            assert torch.is_autocast_enabled("cpu") == (name == "mixed")
+        assert torch.get_float32_matmul_precision() == before
+
+
+def test_mixed_precision_learns_too(line_fields: Fields) -> None:
+    recipe = Recipe(epochs=40, rate=5e-3)
+    exact, mixed = (
+        fit(line_fields, epochs=None, recipe=recipe, precision=p, device="cpu").evaluate(
+            line_fields
+        )
+        for p in ("fp32", "mixed")
+    )
+    assert mixed["relative_l2"] < 2 * exact["relative_l2"] + 0.02
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_captured_step_is_the_eager_one(
+    compiled: bool, line_fields: Fields, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {
+        "device": "cuda",
+        "precision": "fp32",
+        "recipe": Recipe(epochs=5, batch=8, clip=1.0, ema=0.9),
+    }
+    keys["epochs"] = None
+    if compiled:
+        monkeypatch.setattr(steps, "COMPILE_FROM", 1)
+    captured = fit(line_fields, **keys)
+    on_cpu = fit(line_fields, **{**keys, "device": "cpu"})
+    assert (weights(captured) - weights(on_cpu)).abs().max() < 1e-4
+    a, b = (o.provenance["curve"] for o in (captured, on_cpu))
+    assert [r["loss"] for r in a] == pytest.approx([r["loss"] for r in b], rel=1e-3)
+
+
+@pytest.mark.gpu
+def test_a_captured_run_resumes_with_the_same_bits(line_fields: Fields, tmp_path: Path) -> None:
+    keys = {"device": "cuda", "epochs": None, "recipe": Recipe(epochs=6, batch=8)}
+    whole = fit(line_fields, **keys)
+    fit(line_fields, folder=tmp_path, minutes=1e-9, **keys)
+    resumed = fit(line_fields, folder=tmp_path, resume=True, **keys)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+@pytest.mark.gpu
+def test_completion_is_drawn_alike_on_every_device() -> None:
+    x = np.random.default_rng(0).uniform(size=(40, 2))
+    data = Fields(x, y=np.random.default_rng(1).normal(size=(10, 40, 1)))
+    keys = {"task": Completion(RandomRatio(0.1, 0.5)), "precision": "fp32"}
+    curves = [fit(data, device=device, **keys).provenance["curve"] for device in ("cpu", "cuda")]
+    a, b = ([row["loss"] for row in curve] for curve in curves)
+    assert a == pytest.approx(b, rel=1e-3)
+
+
+def test_the_last_batch_of_an_epoch_may_be_smaller(line_fields: Fields) -> None:
+    recipe = replace(Recipe(epochs=2), batch=27)
+    operator = fit(line_fields, epochs=None, recipe=recipe, validation=0.0, device="cpu")
+    assert operator.provenance["curve"][-1]["step"] == 4
