@@ -107,32 +107,9 @@ def set_pace(optimizers: list[Optimizer], rate: float, pace: Pace) -> None:
     for optimizer in optimizers:
         is_muon = isinstance(optimizer, torch.optim.Muon)
         for group in optimizer.param_groups:
-            _set(group, "lr", rate * pace.rate * (MUON_RATE if is_muon else 1.0))
-            if pace.beta is None or "betas" not in group:
-                continue
-            if isinstance(group["betas"][0], Tensor):
-                group["betas"][0].fill_(pace.beta)
-            else:
+            group["lr"] = rate * pace.rate * (MUON_RATE if is_muon else 1.0)
+            if pace.beta is not None and "betas" in group:
                 group["betas"] = (pace.beta, group["betas"][1])
-
-
-def make_capturable(optimizers: list[Optimizer]) -> None:
-    """Let rate and betas be tensors on the GPU, which a captured graph reads at every replay."""
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            if "betas" not in group:
-                continue  # Muon
-            device = group["params"][0].device
-            group["lr"] = torch.tensor(float(group["lr"]), device=device)
-            group["betas"] = tuple(torch.tensor(b, device=device) for b in group["betas"])
-            group |= {"capturable": True, "fused": False, "foreach": True}
-
-
-def _set(group: dict, key: str, value: float) -> None:
-    if isinstance(group[key], Tensor):
-        group[key].fill_(value)
-    else:
-        group[key] = value
 
 
 def _groups(parameters: Iterable[Tensor], weight_decay: float, decay_all: bool) -> list[dict]:

@@ -26,12 +26,16 @@ def pick_precision(name: str, device: torch.device) -> str:
 
 
 @contextmanager
-def computing_in(name: str, device: torch.device) -> Iterator[None]:
-    """Compute in this precision for a while."""
+def matrix_products(name: str) -> Iterator[None]:
+    """While inside, matrix products of single precision read their factors as the policy says."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=name == "mixed"):
-            yield
+        yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def half_where_free(name: str, device: torch.device) -> torch.autocast:
+    """The context of a forward pass: bfloat16 where the model allows it, under "mixed"."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=name == "mixed")

@@ -23,7 +23,7 @@ from lno.data import Fields
 from lno.data.normalize import Normalizers
 from lno.files import replacing, require_signature
 from lno.tasks import Task
-from lno.training.optim import OPTIMIZERS, make_capturable
+from lno.training.optim import OPTIMIZERS
 from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
@@ -75,8 +75,6 @@ class Training:
         self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](
             self.model, recipe.rate, recipe.weight_decay, recipe.decay_all
         )
-        if self.device.type == "cuda":
-            make_capturable(self.optimizers)
         self.mean: AveragedModel | None = None
         if recipe.ema is not None:
             self.mean = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
@@ -95,16 +93,6 @@ class Training:
     def best(self) -> nn.Module:
         """The model to predict with: the running mean of the weights where there is one."""
         return self.model if self.mean is None else self.mean.module
-
-    def tensors(self) -> list[Tensor]:
-        """All tensors that a step changes; those of the optimisers last, as they appear."""
-        found: list[Tensor] = [*self.model.parameters()]
-        if self.mean is not None:
-            found += [*self.mean.state_dict().values()]
-        for optimizer in self.optimizers:
-            for entries in optimizer.state.values():
-                found += [v for v in entries.values() if isinstance(v, Tensor)]
-        return [tensor.detach() for tensor in found]
 
     def next_samples(self) -> Tensor:
         """Indices of the samples of the next step; each epoch has an order of its own."""

@@ -1,7 +1,8 @@
-"""The training step: one function, run eagerly, or captured once as a CUDA graph and replayed."""
+"""The training step: run eagerly, or captured once as a CUDA graph and replayed."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from lno.data import Batch, Fields
 from lno.data.normalize import Normalizers
 from lno.metrics import METRICS
-from lno.training.precision import computing_in
+from lno.training.precision import half_where_free, matrix_products
 from lno.training.state import Training
 
 COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
@@ -50,89 +51,100 @@ def _fits(data: Fields, device: torch.device) -> bool:
 
 def loss_function(training: Training) -> Loss:
     """The mean loss of an encoded batch, as the recipe defines it."""
-    model, recipe, scale = training.model, training.recipe, training.normalizers.y
-    metric = METRICS[recipe.loss]
+    model, recipe, precision = training.model, training.recipe, training.precision
+    metric, scale = METRICS[recipe.loss], training.normalizers.y
+    # Made here: a graph cannot be captured while numbers are moved to the device.
+    mean, std = (torch.tensor(v, device=training.device) for v in (scale.mean, scale.std))
 
     def loss(batch: Batch) -> Tensor:
-        with computing_in(training.precision, training.device):
+        with half_where_free(precision, batch.u.device):
             prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
         target = batch.y
         assert target is not None
         prediction = prediction.to(target.dtype)
         if recipe.physical:
-            prediction, target = scale.decode(prediction), scale.decode(target)
+            prediction, target = prediction * std + mean, target * std + mean
         return metric(prediction, target, batch.query_mask).mean()
 
     return loss
 
 
-def update(training: Training, loss: Loss, batch: Batch) -> Tensor:
-    """One step on an encoded batch; returns the loss, a tensor on the device."""
-    value = loss(batch)
-    for optimizer in training.optimizers:
-        optimizer.zero_grad(set_to_none=True)
-    value.backward()
-    if training.recipe.clip is not None:
-        nn.utils.clip_grad_norm_(training.model.parameters(), training.recipe.clip)
-    for optimizer in training.optimizers:
-        optimizer.step()
-    if training.mean is not None:
-        training.mean.update_parameters(training.model)
-    return value.detach()
-
-
 class Step:
-    """`update`, as fast as the device allows.
+    """One step on an encoded batch, as fast as the device allows.
 
-    On CUDA the loss is compiled where the run is long enough, and the whole step is captured as a
-    graph for the first batch of full size; batches of other shapes run eagerly.
+    On CUDA the loss is compiled where the run is long enough, and forward and backward pass are
+    captured as one graph for the first batch of full size; batches of other shapes run eagerly. The
+    optimisers run outside of the graph: their few launches hide behind the graph's work, and rates,
+    betas, clipping and any optimiser stay ordinary code.
     """
 
     def __init__(self, training: Training) -> None:
         self.training = training
-        self.loss = loss_function(training)
         self.on_gpu = training.device.type == "cuda"
-        # Muon's rate is a plain number, which a graph would freeze.
-        self.capture = self.on_gpu and training.recipe.optimizer != "muon"
+        self.eager = self.loss = loss_function(training)
         if self.on_gpu and training.steps >= COMPILE_FROM:
-            self.loss = torch.compile(self.loss, dynamic=False)
+            self.loss = torch.compile(self.eager, dynamic=False)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.static: Batch | None = None
-        self.value = torch.zeros((), device=training.device)
+        self.static: Batch | None = None  # what the graph reads
+        self.value = torch.zeros((), device=training.device)  # what it writes
+        self.gradients: list[Tensor | None] = []
 
     def __call__(self, batch: Batch) -> Tensor:
-        if not self.capture:
-            return update(self.training, self.loss, batch)
-        if self.graph is None and len(batch) == min(
-            self.training.recipe.batch, len(self.training.data)
-        ):
+        """Take the step; returns the loss, a tensor on the device."""
+        with matrix_products(self.training.precision):
+            return self._step(batch)
+
+    def _step(self, batch: Batch) -> Tensor:
+        training = self.training
+        full = len(batch) == min(training.recipe.batch, len(training.data))
+        if self.on_gpu and self.graph is None and full:
             self._capture(batch)
-        if self.graph is None or self.static is None or not _same_shapes(batch, self.static):
-            return update(self.training, loss_function(self.training), batch)
-        _copy(batch, self.static)
-        self.graph.replay()
-        return self.value.clone()
+        if self.graph is not None and self.static is not None and _alike(batch, self.static):
+            _copy(batch, self.static)
+            self.graph.replay()
+            for parameter, gradient in zip(
+                training.model.parameters(), self.gradients, strict=True
+            ):
+                parameter.grad = gradient
+            value = self.value.clone()
+        else:
+            value = self._differentiate(self.eager if self.on_gpu else self.loss, batch)
+        if training.recipe.clip is not None:
+            nn.utils.clip_grad_norm_(training.model.parameters(), training.recipe.clip)
+        for optimizer in training.optimizers:
+            optimizer.step()
+        if training.mean is not None:
+            training.mean.update_parameters(training.model)
+        return value
+
+    def _differentiate(self, loss: Loss, batch: Batch) -> Tensor:
+        # Gradients are made anew, so that those of a graph are written, not added to.
+        for parameter in self.training.model.parameters():
+            parameter.grad = None
+        value = loss(batch)
+        value.backward()
+        return value.detach()
 
     def _capture(self, batch: Batch) -> None:
-        training = self.training
         self.static = _clone(batch)
-        before = [t.clone() for t in training.tensors()]
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # warm-up: libraries and optimiser allocate what they need
+        with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
+            try:
+                self._differentiate(self.loss, self.static)
+            except Exception as error:  # compilers fail in many ways, and none is worth the run
+                if self.loss is self.eager:
+                    raise
+                first = str(error).strip().splitlines()[:1]
+                warnings.warn(f"training goes on uncompiled: {first}", stacklevel=2)
+                self.loss = self.eager
             for _ in range(3):
-                update(training, self.loss, self.static)
+                self._differentiate(self.loss, self.static)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.value.copy_(update(training, self.loss, self.static))
-        after = training.tensors()
-        # The warm-up must leave no trace: new optimiser states begin at zero.
-        for k, tensor in enumerate(after):
-            if k < len(before):
-                tensor.copy_(before[k])
-            else:
-                tensor.zero_()
+            self.value.copy_(self._differentiate(self.loss, self.static))
+        self.gradients = [parameter.grad for parameter in self.training.model.parameters()]
 
 
 def _tensors(batch: Batch) -> list[Tensor | None]:
@@ -148,7 +160,7 @@ def _clone(batch: Batch) -> Batch:
     return replace(cloned, **dict(zip(("mask", "query_mask"), masks, strict=True)))  # type: ignore[arg-type]
 
 
-def _same_shapes(a: Batch, b: Batch) -> bool:
+def _alike(a: Batch, b: Batch) -> bool:
     def shapes(batch: Batch) -> list[tuple[int, ...] | None]:
         return [None if v is None else tuple(v.shape) for v in _tensors(batch)]
 

@@ -9,7 +9,12 @@ import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.training import step as steps
-from lno.training.precision import PRECISIONS, computing_in, pick_precision
+from lno.training.precision import (
+    PRECISIONS,
+    half_where_free,
+    matrix_products,
+    pick_precision,
+)
 
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
@@ -52,7 +57,7 @@ def test_precision_is_a_policy() -> None:
         pick_precision("fp8", cpu)
     before = torch.get_float32_matmul_precision()
     for name in PRECISIONS:
-        with computing_in(name, cpu):
+        with matrix_products(name), half_where_free(name, cpu):
             assert torch.is_autocast_enabled("cpu") == (name == "mixed")
         assert torch.get_float32_matmul_precision() == before
 
@@ -83,7 +88,7 @@ def test_a_captured_step_is_the_eager_one(
         monkeypatch.setattr(steps, "COMPILE_FROM", 1)
     captured = fit(line_fields, **keys)
     on_cpu = fit(line_fields, **{**keys, "device": "cpu"})
-    assert (weights(captured) - weights(on_cpu)).abs().max() < 1e-4
+    assert (weights(captured) - weights(on_cpu)).abs().max() < 1e-3
     a, b = (o.provenance["curve"] for o in (captured, on_cpu))
     assert [r["loss"] for r in a] == pytest.approx([r["loss"] for r in b], rel=1e-3)
 
