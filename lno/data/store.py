@@ -180,4 +180,7 @@ def _dataset(file: h5py.File, name: str, kind: str) -> h5py.Dataset | None:
         raise ValueError(f"{name}: expected a plain dataset inside the file")
     if dataset.dtype.kind != kind:
         raise ValueError(f"{name}: expected numbers of kind {kind!r}, got {dataset.dtype}")
+    # Compression saves a factor of 1030 at most: a small file that claims more would fill memory.
+    if dataset.nbytes > 1100 * max(dataset.id.get_storage_size(), 64):
+        raise ValueError(f"{name}: claims {dataset.nbytes:,} bytes, which the file cannot hold")
     return dataset

@@ -586,3 +586,19 @@ def test_a_failed_load_closes_its_file(tamper, lazy):
         if f.name == os.fsencode(path)
     ]  # fmt: skip
     assert not still, f"{opened} files are open after {caught.value}"
+
+
+def test_a_small_file_cannot_claim_to_be_huge(tmp_path):
+    path = tmp_path / "bomb.h5"
+    make("uniform").save(path)
+    with h5py.File(path, "r+") as file:
+        del file["y"]
+        file.create_dataset("y", shape=(10**6, 10**6, 1), dtype="f4", chunks=(1, 1000, 1))
+    with pytest.raises(ValueError, match=r"bomb\.h5.*y: claims 4,000,000,000,000 bytes"):
+        Fields.load(path)
+
+
+def test_constant_data_compress_well_and_load(tmp_path):
+    Fields(np.arange(5000.0)[:, None], y=np.zeros((400, 5000, 1))).save(tmp_path / "a.h5")
+    assert (tmp_path / "a.h5").stat().st_size < 200_000
+    assert not np.any(Fields.load(tmp_path / "a.h5").y)
