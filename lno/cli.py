@@ -120,9 +120,16 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Decides weights, order and draws.")] = 0,
+    split: Annotated[
+        str, typer.Option(help="Under torchrun: share out samples or points.")
+    ] = "samples",
 ) -> None:
-    """Train an operator. Ctrl-C saves the run; --resume continues it with the same bits."""
+    """Train an operator. Ctrl-C saves the run; --resume continues it with the same bits.
+
+    On several GPUs or machines: torchrun --nproc-per-node 8 -m lno.cli train ...
+    """
     from lno.experiments import train as experiment
+    from lno.training.distributed import leads
 
     recipe = {} if epochs is None else {"epochs": epochs}
     operator, errors = experiment.train(
@@ -134,7 +141,10 @@ def train(
         minutes=minutes,
         device=device,
         seed=seed,
+        split=split,
     )
+    if not leads():
+        return
     model = folder / "model.safetensors"
     if operator.finished:
         out.print(f"wrote {model}", soft_wrap=True, markup=False)

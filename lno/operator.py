@@ -21,6 +21,7 @@ from lno.models import MODELS
 from lno.models.lno import LNO, slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
+from lno.training.distributed import join
 from lno.training.loop import curve_rows
 from lno.training.precision import pick_precision
 from lno.training.recipe import Recipe
@@ -97,6 +98,7 @@ class Operator:
         resume: bool = False,
         minutes: float | None = None,
         precision: str = "auto",
+        split: str = "samples",
     ) -> Operator:
         """Train an operator.
 
@@ -116,6 +118,8 @@ class Operator:
             resume: continue from the last checkpoint in `folder`, with the same bits.
             minutes: stop after so many minutes of training, ready to resume.
             precision: "fp32", "tf32" or "mixed"; "auto" is tf32 on CUDA, fp32 elsewhere.
+            split: what processes under torchrun share out: "samples" of a batch, or "points" of a
+                sample.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
@@ -142,8 +146,10 @@ class Operator:
             where,
             seed,
             pick_precision(precision, where),
+            join(split, where),
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress)
+        training.team.release(training.best)
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,

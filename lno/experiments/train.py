@@ -13,6 +13,7 @@ from lno.experiments.presets import PAPER_CONFIGS, PAPER_RECIPE
 from lno.models import LNOConfig
 from lno.operator import Operator
 from lno.tasks import Completion, Steady, Task
+from lno.training.distributed import leads
 from lno.training.recipe import Recipe
 
 SEEN, STEADY = Window("t", 0.25, 0.75), Steady()
@@ -53,6 +54,7 @@ def train(
     minutes: float | None = None,
     device: str = "auto",
     seed: int = 0,
+    split: str = "samples",
 ) -> tuple[Operator, dict[str, float]]:
     """Train on a problem's data set or on a data file; returns the operator and its test errors.
 
@@ -65,6 +67,7 @@ def train(
         minutes: stop after so many minutes of training, ready to resume.
         device: as in `Operator.fit`.
         seed: as in `Operator.fit`.
+        split: as in `Operator.fit`.
     """
     if preset not in PRESETS:
         raise ValueError(f"no preset {preset!r}: expected one of {', '.join(PRESETS)}")
@@ -80,9 +83,11 @@ def train(
         folder=out,
         resume=resume,
         minutes=minutes,
+        split=split,
     )
     operator.provenance["test"] = {"source": source, "preset": preset}
-    operator.save(Path(out) / "model.safetensors")
+    if leads():
+        operator.save(Path(out) / "model.safetensors")
     return operator, operator.evaluate(test)
 
 

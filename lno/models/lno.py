@@ -12,7 +12,7 @@ point by point: both run in bounded memory, equal to one pass up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -130,6 +130,8 @@ class PhysicsCrossAttention(nn.Module):
     def __init__(self, width: int, latents: int, layers: int) -> None:
         super().__init__()
         self.projector = MLP(width, width, latents, layers)
+        # Set where points are shared out over processes: adds their sums up.
+        self.reduce: Callable[[Pooled], Pooled] | None = None
 
     def scores(self, features: Float[Tensor, "b n c"]) -> Float[Tensor, "b n m"]:
         """Scores before either softmax, in float32 or better whatever the surrounding precision."""
@@ -144,6 +146,8 @@ class PhysicsCrossAttention(nn.Module):
         weights: Float[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b m c"]:
         """Each latent position's mean of the values, weighted by a softmax over the points."""
+        if self.reduce is not None:
+            return self.reduce(self.pool(scores, values, mask, weights)).mean()
         attention = torch.softmax(_adjust(scores, mask, weights), dim=1)
         return torch.einsum("bnm,bnc->bmc", attention, values.to(attention.dtype))
 

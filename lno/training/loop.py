@@ -81,7 +81,8 @@ def train(
         epoch = -(-training.step // training.steps_per_epoch)
         report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))
         late = minutes is not None and elapsed >= 60 * minutes
-        if (late or stopped()) and training.step < training.steps:
+        stop = training.team.any(late or stopped(), training.device)
+        if stop and training.step < training.steps:
             if not evaluate:  # else it has just been saved
                 checkpoint()
             training.model.eval()

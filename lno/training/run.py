@@ -26,6 +26,7 @@ def run(
     show: bool = True,
 ) -> bool:
     """Train, and return whether the run is finished; see `lno.Operator.fit`."""
+    show = show and training.team.leads
     if folder is None:
         if resume:
             raise ValueError("resume needs the folder of the run: pass folder=...")
@@ -41,7 +42,8 @@ def run(
     if resume:
         if training.resume(folder, identity) is None:
             raise FileNotFoundError(f"{folder} has no whole checkpoint to resume from")
-        _cut_metrics(folder / "metrics.jsonl", training.step)
+        if training.team.leads:
+            _cut_metrics(folder / "metrics.jsonl", training.step)
     elif existing:
         raise FileExistsError(
             f"{folder} holds a run already ({existing[-1].name}): resume it, or choose another "
@@ -57,6 +59,8 @@ def run(
             update(now.step, status(now, training))
 
         def checkpoint() -> None:
+            if not training.team.leads:
+                return
             if training.curve and training.curve[-1].step == training.step:
                 metrics.write(json.dumps(vars(training.curve[-1])) + "\n")
                 metrics.flush()
@@ -75,6 +79,8 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
         "seed": training.seed,  # before the data, part of which it holds back
         "device": training.device.type,
         "precision": training.precision,
+        "processes": training.team.size,
+        "split": training.team.split,
         "data": data_hash,
         "validation": None if training.validation is None else training.validation.hash,
     }

@@ -23,6 +23,7 @@ from lno.data import Fields
 from lno.data.normalize import Normalizers
 from lno.files import replacing, require_signature
 from lno.tasks import Task
+from lno.training.distributed import ALONE, Team
 from lno.training.optim import OPTIMIZERS
 from lno.training.recipe import Recipe
 
@@ -52,6 +53,7 @@ class Training:
         device: where.
         seed: of the order of samples and all draws.
         precision: what a step is computed in.
+        team: the processes that share it.
     """
 
     model: nn.Module
@@ -63,6 +65,7 @@ class Training:
     device: torch.device
     seed: int
     precision: str = "fp32"
+    team: Team = ALONE
     step: int = 0
     seconds: float = 0.0
     curve: list[Point] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Training:
 
     def __post_init__(self) -> None:
         recipe = self.recipe
+        self.team.prepare(self.model)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.order = torch.empty(0, dtype=torch.int64)  # of the samples in this epoch
         self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](

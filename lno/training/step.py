@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lno.data import Batch, Fields
 from lno.data.normalize import Normalizers
 from lno.metrics import METRICS
+from lno.training.distributed import METRICS_OF_PARTS
 from lno.training.precision import half_where_free, matrix_products
 from lno.training.state import Training
 
@@ -52,7 +53,9 @@ def _fits(data: Fields, device: torch.device) -> bool:
 def loss_function(training: Training) -> Loss:
     """The mean loss of an encoded batch, as the recipe defines it."""
     model, recipe, precision = training.model, training.recipe, training.precision
-    metric, scale = METRICS[recipe.loss], training.normalizers.y
+    by_points = training.team.size > 1 and training.team.split == "points"
+    metric = (METRICS_OF_PARTS if by_points else METRICS)[recipe.loss]
+    scale = training.normalizers.y
     # Made here: a graph cannot be captured while numbers are moved to the device.
     mean, std = (torch.tensor(v, device=training.device) for v in (scale.mean, scale.std))
 
@@ -81,8 +84,12 @@ class Step:
     def __init__(self, training: Training) -> None:
         self.training = training
         self.on_gpu = training.device.type == "cuda"
+        # By points, processes talk to each other in the middle of the forward pass.
+        self.capturable = self.on_gpu and not (
+            training.team.size > 1 and training.team.split == "points"
+        )
         self.eager = self.loss = loss_function(training)
-        if self.on_gpu and training.steps >= COMPILE_FROM:
+        if self.capturable and training.steps >= COMPILE_FROM:
             self.loss = torch.compile(self.eager, dynamic=False)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.static: Batch | None = None  # what the graph reads
@@ -94,10 +101,11 @@ class Step:
         with matrix_products(self.training.precision):
             return self._step(batch)
 
-    def _step(self, batch: Batch) -> Tensor:
-        training = self.training
-        full = len(batch) == min(training.recipe.batch, len(training.data))
-        if self.on_gpu and self.graph is None and full:
+    def _step(self, whole: Batch) -> Tensor:
+        training, team = self.training, self.training.team
+        batch = team.share(whole)
+        full = len(whole) == min(training.recipe.batch, len(training.data))
+        if self.capturable and self.graph is None and full:
             self._capture(batch)
         if self.graph is not None and self.static is not None and _alike(batch, self.static):
             _copy(batch, self.static)
@@ -109,6 +117,10 @@ class Step:
             value = self.value.clone()
         else:
             value = self._differentiate(self.eager if self.on_gpu else self.loss, batch)
+        if team.size > 1:
+            weight = team.weight(whole, batch)
+            team.add_gradients(training.model.parameters(), weight)
+            value = team.total(value * weight)
         if training.recipe.clip is not None:
             nn.utils.clip_grad_norm_(training.model.parameters(), training.recipe.clip)
         for optimizer in training.optimizers:
@@ -121,6 +133,8 @@ class Step:
         # Gradients are made anew, so that those of a graph are written, not added to.
         for parameter in self.training.model.parameters():
             parameter.grad = None
+        if len(batch) == 0:  # fewer samples than processes
+            return batch.u.new_zeros(())
         value = loss(batch)
         value.backward()
         return value.detach()
