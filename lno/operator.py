@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from lno import __version__
 from lno.config import from_dict, to_dict
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.normalize import Normalizers
+from lno.data.symmetry import Symmetry
 from lno.metrics import METRICS
 from lno.models import MODELS
 from lno.models.lno import LNO, slices
@@ -99,6 +100,7 @@ class Operator:
         minutes: float | None = None,
         precision: str = "auto",
         split: str = "samples",
+        symmetries: Sequence[Symmetry] = (),
     ) -> Operator:
         """Train an operator.
 
@@ -120,6 +122,8 @@ class Operator:
             precision: "fp32", "tf32" or "mixed"; "auto" is tf32 on CUDA, fp32 elsewhere.
             split: what processes under torchrun share out: "samples" of a batch, or "points" of a
                 sample.
+            symmetries: of the problem, like `Darcy.symmetries`: training sees random images of the
+                samples under them. For data on one square grid.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
@@ -147,6 +151,7 @@ class Operator:
             seed,
             pick_precision(precision, where),
             join(split, where),
+            symmetries,
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress)
         training.team.release(training.best)

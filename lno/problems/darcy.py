@@ -25,10 +25,10 @@ from torch.nn.functional import pad
 
 from lno.config import require_count, require_range
 from lno.data import Fields
+from lno.data.symmetry import Symmetry, square
 from lno.problems.numerics.conjugate_gradients import conjugate_gradients
 from lno.problems.numerics.random_fields import neumann_field
 from lno.problems.numerics.samples import solve_samples
-from lno.problems.numerics.symmetry import Symmetry, square
 
 TOLERANCE = 1e-9  # of the solver; solutions are kept in single precision, 6e-8
 

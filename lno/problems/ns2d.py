@@ -29,9 +29,9 @@ from torch.fft import irfft2, rfft2
 
 from lno.config import require_count, require_range
 from lno.data import Fields
+from lno.data.symmetry import Symmetry
 from lno.problems.numerics.random_fields import periodic_field
 from lno.problems.numerics.samples import solve_samples
-from lno.problems.numerics.symmetry import Symmetry
 
 # Classical Runge–Kutta is stable for frequencies up to 2.8 / step on the imaginary axis.
 LIMIT = 2.8

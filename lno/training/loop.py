@@ -97,6 +97,8 @@ def next_batch(training: Training, samples: Samples) -> Batch:
     pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
     set_pace(training.optimizers, recipe.rate, pace)
     batch = samples.batch(training.next_samples())
+    if training.orbit is not None:
+        batch = training.orbit.draw(batch, training.generator)
     batch = training.task.draw(batch, training.data.grid, training.generator)
     queries = batch.x_query.shape[1]
     if recipe.queries is not None and recipe.queries < queries:

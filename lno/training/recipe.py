@@ -23,6 +23,7 @@ class Recipe:
         decay_all: decay norms and biases too, as the paper does.
         loss: "relative_l2", "relative_mae" or "mse".
         physical: take the loss in physical units, not of the normalised output.
+        gradient: the weight of the same loss of differences between neighbours on the grid.
         queries: random query points in a step, the same for all samples of a batch; None: all.
             A decoder that goes point by point learns as well from some of them, and faster.
         clip: the largest gradient norm; None: no limit.
@@ -41,6 +42,7 @@ class Recipe:
     decay_all: bool = True
     loss: str = "relative_l2"
     physical: bool = False
+    gradient: float = 0.0
     queries: int | None = None
     clip: float | None = None
     ema: float | None = None
@@ -56,6 +58,11 @@ class Recipe:
                 raise ValueError(
                     f"Recipe.{name} must be one of {expected}, got {getattr(self, name)!r}"
                 )
+        require_range("Recipe.gradient", self.gradient, 0.0, 1e6)
+        if self.gradient and self.queries is not None:
+            raise ValueError(
+                "Recipe.gradient needs the whole grid in every step: set Recipe.queries to None"
+            )
         if self.queries is not None:
             require_count("Recipe.queries", self.queries, 10**9)
         if self.clip is not None:

@@ -79,6 +79,7 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
         "seed": training.seed,  # before the data, part of which it holds back
         "device": training.device.type,
         "precision": training.precision,
+        "symmetries": [g.name for g in training.symmetries],
         "processes": training.team.size,
         "split": training.team.split,
         "data": data_hash,

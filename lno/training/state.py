@@ -8,6 +8,7 @@ that resumes from it goes on with the same bits on the same hardware.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lno.data import Fields
 from lno.data.normalize import Normalizers
+from lno.data.symmetry import Orbit, Symmetry
 from lno.files import replacing, require_signature
 from lno.tasks import Task
 from lno.training.distributed import ALONE, Team
@@ -54,6 +56,7 @@ class Training:
         seed: of the order of samples and all draws.
         precision: what a step is computed in.
         team: the processes that share it.
+        symmetries: of the problem; every sample of a step is a random image of it.
     """
 
     model: nn.Module
@@ -66,6 +69,7 @@ class Training:
     seed: int
     precision: str = "fp32"
     team: Team = ALONE
+    symmetries: Sequence[Symmetry] = ()
     step: int = 0
     seconds: float = 0.0
     curve: list[Point] = field(default_factory=list)
@@ -74,6 +78,9 @@ class Training:
     def __post_init__(self) -> None:
         recipe = self.recipe
         self.team.prepare(self.model)
+        self.orbit: Orbit | None = None
+        if self.symmetries:
+            self.orbit = Orbit(self.symmetries, self.data.grid, self.normalizers)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.order = torch.empty(0, dtype=torch.int64)  # of the samples in this epoch
         self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from lno.data.symmetry import square
 from lno.problems.darcy import inverse_laplacian
 from lno.problems.ns2d import flow_symmetries
 from lno.problems.numerics.conjugate_gradients import conjugate_gradients
 from lno.problems.numerics.random_fields import neumann_field, periodic_field
 from lno.problems.numerics.samples import solve_samples
-from lno.problems.numerics.symmetry import square
 
 
 def test_the_modes_of_a_neumann_field_have_their_variance():

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
+
+from lno.data.batch import Batch
+from lno.data.normalize import Normalizers
 
 Grid = TypeVar("Grid", np.ndarray, Tensor)
 Matrix = tuple[tuple[int, int], tuple[int, int]]
@@ -91,3 +96,60 @@ def square() -> tuple[Symmetry, ...]:
                 shift = ((1 - p) // 2, (1 - q) // 2)
                 found.append(Symmetry(", ".join(names) or "identity", matrix, shift))
     return tuple(found)
+
+
+class Orbit:
+    """Random symmetries for encoded batches on a grid: every sample is replaced by an image of it.
+
+    Args:
+        symmetries: of the problem; the identity among them.
+        grid: the shape (n, n) of the points.
+        normalizers: of the data, since a change of sign is one of physical values.
+
+    >>> from lno.data.normalize import Coordinates, Normalizers, Standardizer
+    >>> same = Standardizer.identity(1)
+    >>> scale = Normalizers(Coordinates(Standardizer.identity(2), (None, None)), same, same)
+    >>> orbit = Orbit(square(), (3, 3), scale)
+    >>> x = torch.zeros(1, 9, 2)
+    >>> u = torch.arange(9.0).reshape(1, 9, 1)
+    >>> image = orbit.draw(Batch(x, u, x, u), torch.Generator().manual_seed(1))
+    >>> image.u.flatten().tolist()
+    [2.0, 5.0, 8.0, 1.0, 4.0, 7.0, 0.0, 3.0, 6.0]
+    """
+
+    def __init__(
+        self, symmetries: Sequence[Symmetry], grid: tuple[int, ...] | None, normalizers: Normalizers
+    ) -> None:
+        if grid is None or len(grid) != 2 or grid[0] != grid[1]:
+            raise ValueError(f"symmetries act on data on a square grid, these have the grid {grid}")
+        if not symmetries:
+            raise ValueError("expected at least one symmetry")
+        points = np.arange(grid[0] * grid[1]).reshape(*grid, 1)
+        self.source = torch.stack(
+            [
+                torch.from_numpy(g(points + 1, points)[0].reshape(-1) * g.sign - 1)
+                for g in symmetries
+            ]
+        )
+        self.sign = torch.tensor([float(g.sign) for g in symmetries])
+        # −v encodes to −(e + c) − c with c = mean/std, if v encodes to e.
+        self.centre = [
+            torch.tensor(s.mean) / torch.tensor(s.std) for s in (normalizers.u, normalizers.y)
+        ]
+
+    def draw(self, batch: Batch, generator: torch.Generator) -> Batch:
+        """The batch with a random symmetry applied to each of its samples."""
+        if batch.x_query is not batch.x or len(batch.x) != 1 or batch.mask is not None:
+            raise ValueError("symmetries act on data that observe and ask for one shared grid")
+        chosen = torch.randint(len(self.source), (len(batch),), generator=generator)
+        source = self.source[chosen].to(batch.u.device)[..., None]
+        sign = self.sign[chosen].to(batch.u)[:, None, None]
+
+        def image(values: Tensor, centre: Tensor) -> Tensor:
+            c = centre.to(values)
+            moved = values.gather(1, source.expand(-1, -1, values.shape[-1]))
+            return sign * (moved + c) - c
+
+        assert batch.y is not None
+        u, y = (image(v, c) for v, c in zip((batch.u, batch.y), self.centre, strict=True))
+        return replace(batch, u=u, y=y)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Fields, Operator, Recipe
+from lno.data.symmetry import Orbit, Symmetry, square
+from lno.problems import Darcy
+from lno.problems.make import make
+from lno.problems.ns2d import flow_symmetries
+from lno.tasks import Steady
+from lno.training.step import differences
+
+SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+
+
+@pytest.fixture(scope="module")
+def darcy() -> Fields:
+    return make(Darcy(grid=29, every=4), 12, seed=0)
+
+
+def images(symmetries: tuple[Symmetry, ...], data: Fields, draws: int = 60) -> set[int]:
+    """Draw images of the samples, check each against its symmetry, and tell which were drawn."""
+    scale = Steady().normalizers(data)
+    orbit, generator = Orbit(symmetries, data.grid, scale), torch.Generator().manual_seed(0)
+    batch, seen = scale.encode(data.batch([0, 1])), set()
+    u, y = (np.asarray(v).reshape(-1, *data.grid, v.shape[-1])[:2] for v in (data.u, data.y))
+    for _ in range(draws):
+        drawn = orbit.draw(batch, generator)
+        for k in range(2):
+            got_u, got_y = scale.u.decode(drawn.u[k]).numpy(), scale.y.decode(drawn.y[k]).numpy()
+            found = [
+                j
+                for j, g in enumerate(symmetries)
+                for a, b in [g(u[k], y[k])]
+                if np.allclose(got_u, a.reshape(got_u.shape), atol=1e-4)
+                and np.allclose(got_y, b.reshape(got_y.shape), atol=1e-4)
+            ]
+            assert found, "an image that is none of the symmetries'"
+            seen |= set(found)
+    return seen
+
+
+def test_every_symmetry_of_the_square_is_drawn(darcy: Fields) -> None:
+    scaled = Fields(darcy.x, darcy.u, y=100 * np.asarray(darcy.y), grid=darcy.grid)
+    assert images(square(), scaled) == set(range(8))
+
+
+def test_signs_change_physical_values_not_encoded_ones() -> None:
+    random = np.random.default_rng(0)
+    x = np.stack(np.meshgrid(*[np.arange(8) / 8] * 2, indexing="ij"), -1).reshape(-1, 2)
+    u, y = random.normal(3.0, 1.0, (2, 4, 64, 2))  # far from zero mean
+    data = Fields(x, u, y=y, grid=(8, 8), period=(1.0, 1.0))
+    assert len(images(flow_symmetries(8), data)) > 16
+
+
+def test_training_on_symmetries_resumes_and_helps(darcy: Fields, tmp_path: Path) -> None:
+    keys = {"recipe": Recipe(epochs=3), "config": SMALL, "progress": False, "device": "cpu"}
+    keys |= {"symmetries": Darcy.symmetries}
+    whole = Operator.fit(darcy, **keys)
+    Operator.fit(darcy, folder=tmp_path, minutes=1e-9, **keys)
+    with pytest.raises(ValueError, match="symmetries was"):
+        Operator.fit(darcy, folder=tmp_path, resume=True, **{**keys, "symmetries": ()})
+    resumed = Operator.fit(darcy, folder=tmp_path, resume=True, **keys)
+    assert np.array_equal(resumed.predict(darcy), whole.predict(darcy))
+    plain = Operator.fit(darcy, **{**keys, "symmetries": ()})
+    assert not np.array_equal(plain.predict(darcy), whole.predict(darcy))
+
+
+def test_symmetries_need_one_square_grid(darcy: Fields) -> None:
+    keys = {"epochs": 1, "config": SMALL, "progress": False, "symmetries": Darcy.symmetries}
+    with pytest.raises(ValueError, match="square grid, these have the grid None"):
+        Operator.fit(Fields(darcy.x, darcy.u, y=darcy.y), **keys)
+    apart = Fields(darcy.x, darcy.u, np.asarray(darcy.x) / 2, darcy.y, grid=darcy.grid)
+    with pytest.raises(ValueError, match="one shared grid"):
+        Operator.fit(apart, **keys)
+
+
+def test_differences_are_exact_for_quadratic_functions() -> None:
+    i, j = np.meshgrid(np.arange(5.0), np.arange(4.0), indexing="ij")
+    field = torch.from_numpy(i**2 + 3 * i * j).reshape(1, 20, 1)
+    got = differences(field, (5, 4)).flatten().numpy()
+    inner_i, inner_j = i[1:-1, 1:-1].ravel(), j[1:-1, 1:-1].ravel()
+    expected = np.concatenate((2 * (2 * inner_i + 3 * inner_j), 2 * 3 * inner_i))
+    np.testing.assert_allclose(got, expected)
+
+
+def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
+    def first_loss(**recipe: object) -> float:
+        settings = Recipe(epochs=1, batch=12, **recipe)  # type: ignore[arg-type]
+        operator = Operator.fit(
+            darcy, recipe=settings, config=SMALL, validation=0.0, progress=False, device="cpu"
+        )
+        return operator.provenance["curve"][0]["loss"]
+
+    plain, half, whole = (first_loss(gradient=g) for g in (0.0, 0.5, 1.0))
+    assert plain < half < whole
+    assert whole - plain == pytest.approx(2 * (half - plain), rel=1e-4)
+    bare = Fields(darcy.x, darcy.u, y=darcy.y)
+    with pytest.raises(ValueError, match="needs data on a grid"):
+        Operator.fit(bare, recipe=Recipe(epochs=1, gradient=0.1), config=SMALL, progress=False)
+    with pytest.raises(ValueError, match="needs the whole grid in every step"):
+        Recipe(gradient=0.1, queries=10)
