@@ -99,7 +99,7 @@ def etdrk4(u: Tensor, viscosity: float, times: int, substeps: int) -> Tensor:
     """Solve from u (b, n) at t = 0; returns (b, times, n) at equal steps up to t = 1.
 
     The equation is solved in the frame that moves with the mean of u, which is conserved: there a
-    shock travels less, and the same steps are ten times more accurate.
+    shock travels less, and the same steps are several times more accurate.
     """
     b, n = u.shape
     wave = 2 * math.pi * torch.arange(n // 2 + 1, dtype=u.dtype, device=u.device)

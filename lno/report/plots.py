@@ -87,22 +87,22 @@ def field_picture(
     return figure
 
 
-def gallery(plane: Plane, rows: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
-    """Samples below each other, their named fields (rows, columns) side by side."""
-    columns = max(len(row) for row in rows)
-    figure = Figure(figsize=(3.0 * columns, 2.7 * len(rows)), layout="constrained")
-    axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
-    for k, row in enumerate(rows):
-        for axis, (name, values) in zip(axes[k], row, strict=False):
+def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
+    """Samples side by side, their named fields (rows, columns) below each other."""
+    rows = max(len(fields) for fields in samples)
+    figure = Figure(figsize=(3.0 * len(samples), 2.6 * rows), layout="constrained")
+    axes = figure.subplots(rows, len(samples), squeeze=False, sharex=True, sharey=True)
+    for k, fields in enumerate(samples):
+        for axis, (name, values) in zip(axes[:, k], fields, strict=False):
             signed = values.min() < 0 < values.max()
             span = float(np.abs(values).max())
             low, high = (-span, span) if signed else (float(values.min()), float(values.max()))
             shown = _field(axis, plane, values, FIELD if signed else "viridis", low, high)
-            axis.set_title(name if k == 0 else "")
+            axis.set_title(f"{name}, sample {k}")
             figure.colorbar(shown, ax=axis, shrink=0.85)
-        axes[k, 0].set_ylabel(f"sample {k}\n{plane.names[0]}")
-    for axis in axes[-1]:
-        axis.set_xlabel(plane.names[1])
+        axes[-1, k].set_xlabel(plane.names[1])
+    for axis in axes[:, 0]:
+        axis.set_ylabel(plane.names[0])
     return figure
 
 
