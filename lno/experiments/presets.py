@@ -11,7 +11,7 @@ from dataclasses import replace
 from lno.models import LNOConfig
 from lno.training.recipe import Recipe
 
-_FORWARD = LNOConfig(width=128, latents=256, blocks=8, heads=8, layers=3)
+_FORWARD = LNOConfig(width=128, latents=256, blocks=8, heads=8, layers=3, sharpness=1.0)
 
 PAPER_CONFIGS: dict[str, LNOConfig] = {
     "darcy": replace(_FORWARD, blocks=4, layers=2),

@@ -66,5 +66,5 @@ def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, 
         latents = state["encoder.projector.output.weight"].shape[0]
     except KeyError as error:
         raise ValueError(f"the weights lack {error}: expected all weights of one LNO") from error
-    config = LNOConfig(width, latents, count("blocks."), heads, count("trunk.hidden."), tied)
+    config = LNOConfig(width, latents, count("blocks."), heads, count("trunk.hidden."), tied, 1.0)
     return config, spec, state

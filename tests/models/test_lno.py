@@ -96,7 +96,7 @@ def test_reference_weights_give_the_reference_output() -> None:
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_from_reference_reads_every_size_off_the_weights(tied: bool) -> None:
-    config = LNOConfig(width=24, latents=10, blocks=3, heads=3, layers=1, tied=tied)
+    config = LNOConfig(24, 10, blocks=3, heads=3, layers=1, tied=tied, sharpness=1.0)
     model = build(config)
     translated = LNO.from_reference(reference_names(model), heads=3)
     assert translated.config == config
@@ -167,7 +167,7 @@ def test_presets_have_the_papers_parameter_counts(
 
 
 def test_the_inverse_preset_has_the_papers_sizes() -> None:
-    expected = LNOConfig(width=96, latents=256, blocks=4, heads=8, layers=3)
+    expected = LNOConfig(width=96, latents=256, blocks=4, heads=8, layers=3, sharpness=1.0)
     assert PAPER_CONFIGS["burgers"] == expected
 
 
@@ -300,9 +300,30 @@ def test_initialisation_is_torchs_default() -> None:
     assert float(weights.std()) == pytest.approx(bound / np.sqrt(3), rel=0.1)
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_sharpness_scales_the_initial_scores_and_nothing_else(tied: bool) -> None:
+    plain, sharp = (
+        build(LNOConfig(32, 16, 2, 4, 2, tied, sharpness)).state_dict() for sharpness in (1.0, 7.0)
+    )
+    for name, weight in plain.items():
+        factor = 7.0 if name.endswith("projector.output.weight") else 1.0
+        assert torch.equal(sharp[name], factor * weight), name
+
+
+def test_all_latent_positions_begin_alike_unless_sharpened() -> None:
+    """The saddle: with the paper's start, tokens of different latent positions are the same."""
+    spreads = []
+    for sharpness in (1.0, 10.0):
+        model, (x, u, _) = build(LNOConfig(sharpness=sharpness)), inputs(n=500)
+        z = model.encode(x, u)
+        spreads.append(float((z.std(dim=1).norm() / z.mean(dim=1).norm()).detach()))
+    assert spreads[0] < 0.05 < 4 * spreads[0] < spreads[1]
+
+
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
+        ({"sharpness": 0}, "sharpness must be a number from 0.001"),
         ({"width": 0}, "width must be a whole number from 1"),
         ({"width": 2.5}, "width must be a whole number"),
         ({"heads": 5}, "heads must divide the width 128"),
