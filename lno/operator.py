@@ -18,8 +18,8 @@ from lno.data import Batch, Fields, Spec, columns
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.metrics import METRICS
-from lno.models import MODELS
-from lno.models.lno import LNO, slices
+from lno.models import LNO, MODELS
+from lno.models.streamed import slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join

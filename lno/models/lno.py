@@ -12,9 +12,9 @@ point by point: both run in bounded memory, equal to one pass up to rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,11 @@ from torch import Tensor, nn
 
 from lno.config import require_count, require_range
 from lno.data.fields import Spec
+from lno.models import streamed
+from lno.models.streamed import Factored, Pooled, slices
+
+# Scores in a matrix of at most so many numbers in training: beyond, it is never written out.
+WRITTEN_OUT = 2**27
 
 
 @dataclass(frozen=True)
@@ -85,39 +90,20 @@ class MLP(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def forward(self, v: Float[Tensor, "... i"]) -> Float[Tensor, "... o"]:
+        r = self.inside(v)
+        with full_precision(v):
+            return self.output(r.to(self.output.weight.dtype))
+
+    def inside(self, v: Float[Tensor, "... i"]) -> Float[Tensor, "... c"]:
+        """The features before the last layer."""
         with full_precision(v):
             r = F.gelu(self.input(v.to(self.input.weight.dtype)))
         for layer in self.hidden:
             r = r + F.gelu(layer(r))
-        with full_precision(v):
-            return self.output(r.to(self.output.weight.dtype))
+        return r
 
 
-class Pooled(NamedTuple):
-    """A softmax-weighted sum over the points seen so far, exact to continue or to merge.
-
-    With scores s and values v it holds top = max s, total = Σ exp(s − top) and
-    weighted = Σ exp(s − top) v, for each latent position. Two of them, of disjoint points, merge to
-    that of all points (the online softmax of Milakov & Gimelshein, 2018).
-    """
-
-    top: Float[Tensor, "b m"]
-    total: Float[Tensor, "b m"]
-    weighted: Float[Tensor, "b m c"]
-
-    def merge(self, other: Pooled) -> Pooled:
-        """The same sum over the points of both."""
-        top = torch.maximum(self.top, other.top)
-        a, b = torch.exp(self.top - top), torch.exp(other.top - top)
-        return Pooled(
-            top,
-            a * self.total + b * other.total,
-            a[..., None] * self.weighted + b[..., None] * other.weighted,
-        )
-
-    def mean(self) -> Float[Tensor, "b m c"]:
-        """The softmax-weighted mean of the values."""
-        return self.weighted / self.total[..., None]
+Scores = Float[Tensor, "#b n m"] | Factored
 
 
 class PhysicsCrossAttention(nn.Module):
@@ -138,14 +124,22 @@ class PhysicsCrossAttention(nn.Module):
         # Set where points are shared out over processes: adds their sums up.
         self.reduce: Callable[[Pooled], Pooled] | None = None
 
-    def scores(self, features: Float[Tensor, "b n c"]) -> Float[Tensor, "b n m"]:
-        """Scores before either softmax, in float32 or better whatever the surrounding precision."""
-        scores = self.projector(features)
-        return scores.to(torch.promote_types(scores.dtype, torch.float32))
+    def scores(self, features: Float[Tensor, "b n c"]) -> Scores:
+        """Scores before either softmax, in float32 or better whatever the surrounding precision.
+
+        In training, those of very many points stay `Factored`: the matrix is never written out.
+        """
+        keys, last = self.projector.inside(features), self.projector.output
+        with full_precision(features):
+            keys = keys.to(torch.promote_types(last.weight.dtype, torch.float32))
+            count = keys.shape[0] * keys.shape[1] * last.out_features
+            if torch.is_grad_enabled() and count > WRITTEN_OUT:
+                return Factored(keys, last.weight, last.bias)
+            return last(keys.to(last.weight.dtype)).to(keys.dtype)
 
     def encode(
         self,
-        scores: Float[Tensor, "#b n m"],
+        scores: Scores,
         values: Float[Tensor, "b n c"],
         mask: Bool[Tensor, "b n"] | None = None,
         weights: Float[Tensor, "b n"] | None = None,
@@ -153,17 +147,28 @@ class PhysicsCrossAttention(nn.Module):
         """Each latent position's mean of the values, weighted by a softmax over the points."""
         if self.reduce is not None:
             return self.reduce(self.pool(scores, values, mask, weights)).mean()
-        attention = torch.softmax(_adjust(scores, mask, weights), dim=1)
-        return torch.einsum("bnm,bnc->bmc", attention, values.to(attention.dtype))
+        if isinstance(scores, Factored):
+            return self.pool(scores, values, mask, weights).mean()
+        adjusted = _adjust(scores, mask, weights)
+        values = values.to(adjusted.dtype)
+        if len(adjusted) == 1:  # all samples share their positions, and with them the weights
+            return torch.einsum("nm,bnc->bmc", torch.softmax(adjusted[0], dim=0), values)
+        return torch.einsum("bnm,bnc->bmc", torch.softmax(adjusted, dim=1), values)
 
     def pool(
         self,
-        scores: Float[Tensor, "#b n m"],
+        scores: Scores,
         values: Float[Tensor, "b n c"],
         mask: Bool[Tensor, "b n"] | None = None,
         weights: Float[Tensor, "b n"] | None = None,
     ) -> Pooled:
         """What `encode` averages, for a part of the points; merge the parts, then take the mean."""
+        if isinstance(scores, Factored):
+            offset = None
+            if mask is not None or weights is not None:
+                zero = values.new_zeros((*values.shape[:2], 1), dtype=scores.keys.dtype)
+                offset = _adjust(zero, mask, weights)[..., 0]
+            return streamed.pool(scores, values.to(scores.keys.dtype), offset)
         adjusted = _adjust(scores, mask, weights)
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
@@ -171,12 +176,15 @@ class PhysicsCrossAttention(nn.Module):
         samples = weighted.shape[0]  # scores of shared positions have a batch axis of one
         return Pooled(top.expand(samples, -1), exponentials.sum(1).expand(samples, -1), weighted)
 
-    def decode(
-        self, scores: Float[Tensor, "#b q m"], z: Float[Tensor, "b m c"]
-    ) -> Float[Tensor, "b q c"]:
+    def decode(self, scores: Scores, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b q c"]:
         """Each point's mean of the tokens, weighted by a softmax over the latent positions."""
+        if isinstance(scores, Factored):
+            return streamed.read(scores, z.to(scores.keys.dtype))
         attention = torch.softmax(scores, dim=-1)
-        return torch.einsum("bqm,bmc->bqc", attention, z.to(attention.dtype))
+        z = z.to(attention.dtype)
+        if len(attention) == 1:
+            return torch.einsum("qm,bmc->bqc", attention[0], z)
+        return torch.einsum("bqm,bmc->bqc", attention, z)
 
 
 class LatentBlock(nn.Module):
@@ -325,7 +333,7 @@ class LNO(nn.Module):
             raise ValueError(f"the weights do not fit one LNO: {error}") from error
         return model
 
-    def _scores(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n m"]:
+    def _scores(self, x: Float[Tensor, "b n d"]) -> Scores:
         return self.encoder.scores(self.trunk(x))
 
     def _values(
@@ -335,13 +343,6 @@ class LNO(nn.Module):
         if u.shape[-1] == 0 and u.shape[0] == x.shape[0]:
             return self.branch(x)
         return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
-
-
-def slices(count: int, size: int) -> Iterator[slice]:
-    """0..count in consecutive parts of at most `size`."""
-    if size < 1:
-        raise ValueError(f"expected a chunk of at least one point, got {size}")
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def _adjust(scores: Tensor, mask: Tensor | None, weights: Tensor | None) -> Tensor:

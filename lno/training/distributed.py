@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.distributed.nn.functional import all_reduce
 
 from lno.data import Batch
-from lno.models.lno import LNO, Pooled
+from lno.models import LNO
+from lno.models.streamed import Pooled
 
 SPLITS = ("samples", "points")
 

@@ -9,7 +9,7 @@ import torch
 from lno import Spec
 from lno.experiments.presets import PAPER_CONFIGS
 from lno.models import LNO, LNOConfig
-from lno.models.lno import Pooled
+from lno.models.streamed import Pooled
 
 SMALL = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 REFERENCE = Path(__file__).parents[3] / "shared" / "fixtures" / "lno_forward_reference.npz"

@@ -1,0 +1,117 @@
+"""Physics-Cross-Attention without its matrix, against the written-out form that defines it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from lno import Spec
+from lno.models import LNO, LNOConfig, streamed
+from lno.models import lno as definition
+from lno.models.streamed import Factored, pool, read
+
+CONFIG = LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1)
+
+
+def draw(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(shape, dtype=dtype).requires_grad_()
+
+
+@pytest.fixture(autouse=True)
+def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    monkeypatch.setattr(streamed, "PART", 4)  # several parts, the last one smaller
+
+
+@pytest.mark.parametrize("positions", [1, 2])
+@pytest.mark.parametrize("offset", [False, True])
+def test_gradients_are_exact(positions: int, offset: bool) -> None:
+    keys, rows, bias = draw(positions, 9, 3), draw(5, 3), draw(5)
+    values, z = draw(2, 9, 4), draw(2, 5, 4)
+    added = torch.randn(2, 9, dtype=torch.float64) if offset else None
+
+    def encode(keys: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return pool(Factored(keys, rows, bias), values, added).mean()
+
+    def decode(*factors: torch.Tensor) -> torch.Tensor:
+        return read(Factored(*factors[:3]), factors[3])
+
+    assert gradcheck(encode, (keys, rows, values))
+    assert gradcheck(decode, (keys, rows, bias, z))
+
+
+@pytest.mark.parametrize("case", ["shared", "own", "masked", "weighted", "shared masked"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_the_model_is_the_written_out_one_in_value_and_gradient(
+    case: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, b, n = LNO(Spec(2, 1, 1), CONFIG).to(dtype), 3, 50
+    x = torch.randn(1 if "shared" in case else b, n, 2, dtype=dtype)
+    u = torch.randn(b, n, 1, dtype=dtype)
+    mask = torch.rand(b, n) < 0.6 if "masked" in case else None
+    if mask is not None:
+        mask[0] = False  # whole parts are padding
+        mask[:, -1] = True
+    weights = torch.randn(b, n, dtype=dtype) if case == "weighted" else None
+    results = []
+    for most in (0, 10**9):
+        monkeypatch.setattr(definition, "WRITTEN_OUT", most)
+        results.append(value_and_gradient(model, lambda: model(x, u, x, mask, weights)))
+    tolerance = 1e-10 if dtype == torch.float64 else 1e-5
+    for a, b in zip(*results, strict=True):
+        assert (a - b).abs().max() <= tolerance * b.abs().max().clamp(min=1e-3)
+
+
+def test_in_half_precision_it_is_as_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: dict[int, float] = {0: 0.0, 10**9: 0.0}
+    for seed in range(1, 6):
+        torch.manual_seed(seed)
+        model = LNO(Spec(2, 1, 1), CONFIG)
+        x, u = torch.randn(3, 50, 2), torch.randn(3, 50, 1)
+        exact = value_and_gradient(model, lambda model=model, x=x, u=u: model(x, u, x))
+        for most in errors:
+            monkeypatch.setattr(definition, "WRITTEN_OUT", most)
+            with torch.autocast("cpu", torch.bfloat16):
+                got = value_and_gradient(model, lambda model=model, x=x, u=u: model(x, u, x))
+            pairs = zip(got, exact, strict=True)
+            errors[most] += sum(float((a - b).norm() / b.norm().clamp(min=1e-6)) for a, b in pairs)
+    assert 0 < errors[0] < 1.5 * errors[10**9]
+
+
+def value_and_gradient(model: LNO, predict: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+    model.zero_grad()
+    y = predict()
+    y.to(next(model.parameters()).dtype).square().mean().backward()
+    return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def test_many_models_at_once_go_through_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, rows, values = draw(3, 1, 9, 4), draw(3, 5, 4), draw(3, 2, 9, 4)
+    bias, z = draw(3, 5), draw(3, 2, 5, 4)
+
+    def both(k: torch.Tensor, r: torch.Tensor, b: torch.Tensor, v: torch.Tensor, z: torch.Tensor):
+        scores = Factored(k, r, b)
+        return pool(scores, v).mean(), read(scores, z)
+
+    inputs = (keys, rows, bias, values, z)
+    together = torch.func.vmap(both)(*inputs)
+    alone = [torch.stack(v) for v in zip(*(both(*a) for a in zip(*inputs)))]  # noqa: B905
+    for a, b in zip(together, alone, strict=True):
+        torch.testing.assert_close(a, b)
+        got, expected = (torch.autograd.grad(v.square().sum(), (keys, rows)) for v in (a, b))
+        torch.testing.assert_close(got, expected)
+
+
+def test_the_matrix_is_written_out_where_it_is_small_and_never_where_it_is_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attention = LNO(Spec(2, 1, 1), CONFIG).encoder
+    features = torch.rand(2, 10, 16)
+    assert isinstance(attention.scores(features), torch.Tensor)
+    monkeypatch.setattr(definition, "WRITTEN_OUT", 2 * 10 * 8 - 1)
+    assert isinstance(attention.scores(features), Factored)
+    with torch.no_grad():  # predictions come in chunks of points
+        assert isinstance(attention.scores(features), torch.Tensor)
