@@ -31,8 +31,9 @@ from lno.models import LNO, LNOConfig
 from lno.models.lno import MLP
 from lno.tasks import Steady
 from lno.training.recipe import Recipe
+from lno.training.samples import Samples
 from lno.training.state import Training
-from lno.training.step import Samples, Step
+from lno.training.step import Step
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "training_step.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lno import __version__
-from lno.config import from_dict, to_dict
+from lno.config import from_dict, require_count, to_dict
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
@@ -24,6 +25,7 @@ from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
 from lno.training.loop import curve_rows
+from lno.training.members import models_of, together
 from lno.training.precision import pick_precision
 from lno.training.recipe import Recipe
 from lno.training.run import run
@@ -63,7 +65,8 @@ class Labels:
 class Operator:
     """A learned map from observed values to values anywhere, in physical units.
 
-    Make one with `fit` or `load`.
+    Make one with `fit` or `load`. With several members, trained alike from different seeds, it
+    predicts their mean; where they disagree, they know little.
 
     >>> t = np.linspace(0, 1, 20)[:, None]
     >>> slope = np.linspace(-1, 1, 12)[:, None, None]
@@ -73,8 +76,8 @@ class Operator:
     (2, 1)
     """
 
-    model: nn.Module
-    kind: str  # the model's name in MODELS
+    members: list[nn.Module]
+    kind: str  # the name of their class in MODELS
     task: Task
     normalizers: Normalizers
     labels: Labels
@@ -91,6 +94,7 @@ class Operator:
         config: Any = None,
         recipe: Recipe | Mapping[str, Any] | None = None,
         validation: float | Fields = 0.1,
+        members: int = 1,
         init: Operator | None = None,
         device: str = "auto",
         seed: int = 0,
@@ -111,7 +115,10 @@ class Operator:
             model: a name in `lno.models.MODELS`.
             config: the model's config, or a mapping of its keys.
             recipe: how to train, or a mapping of its keys.
-            validation: the share of samples held back to watch the error, or other samples.
+            validation: the share of samples held back to watch the error, the same for every
+                seed; or other samples.
+            members: models to train at once, the k-th from seed + k. Each is, to rounding, the one
+                that its seed gives alone; together they cost less.
             init: an operator to fine-tune: its weights, normalisers, model and task are taken over.
             device: "auto", "cpu", "cuda", "mps".
             seed: decides the initial weights, the order of samples and all other random draws.
@@ -130,18 +137,20 @@ class Operator:
         """
         recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
         recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
+        require_count("members", members, 1024)
         task = task or (init.task if init else Steady())
-        used, held_back = _hold_back(train_data, validation, seed)
+        used, held_back = _hold_back(train_data, validation)
         prepared = task.prepare(used)
         normalizers = init.normalizers if init else task.normalizers(prepared)
         if init:
-            kind, net = init.kind, _copy(init, prepared, task)
+            kind, nets = init.kind, _copies(init, members, prepared, task)
         else:
-            kind, net = model, build_model(model, config, _spec(prepared, normalizers), seed)
+            kind, spec = model, _spec(prepared, normalizers)
+            nets = [build_model(model, config, spec, seed + k) for k in range(members)]
         where = pick_device(device)
         watched = None if held_back is None else task.prepare(held_back)
         training = Training(
-            net.to(where),
+            together(net.to(where) for net in nets),
             task,
             normalizers,
             recipe,
@@ -165,16 +174,26 @@ class Operator:
             "seed": seed,
             "finished": finished,
             "seconds": round(training.seconds, 2),
+            "compile_seconds": round(training.compile_seconds, 2),
             "curve": curve_rows(training.curve),
             **({"init": init.provenance} if init else {}),
         }
         labels = Labels.of(prepared, task)
-        return cls(training.best, kind, task, normalizers, labels, provenance)
+        return cls(models_of(training.best), kind, task, normalizers, labels, provenance)
 
     @property
     def finished(self) -> bool:
         """Whether the training that made it ran to its end."""
         return bool(self.provenance.get("finished", True))
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; the first one where there are several."""
+        return self.members[0]
+
+    def member(self, k: int) -> Operator:
+        """The operator of the k-th member alone."""
+        return replace(self, members=[self.members[k]])
 
     def predict(self, x: Any, u: Any = None, x_query: Any = None, *, weights: Any = None) -> Any:
         """Predict at `x_query` what the values `u` at `x` imply.
@@ -262,8 +281,8 @@ class Operator:
 
     @property
     def parameters(self) -> int:
-        """The number of weights."""
-        return sum(p.numel() for p in self.model.parameters())
+        """The number of weights, of all members together."""
+        return sum(p.numel() for model in self.members for p in model.parameters())
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -291,15 +310,22 @@ class Operator:
 
     @torch.inference_mode()
     def _apply(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
-        """Predictions (b, q, o) in physical units, on the CPU, a chunk of points at a time."""
-        self.model.eval()
+        """The mean prediction (b, q, o) of all members in physical units, on the CPU."""
+        mean = self._apply_one(self.members[0], batch, weights)
+        for k, model in enumerate(self.members[1:], start=2):
+            mean += (self._apply_one(model, batch, weights) - mean) / k
+        return mean
+
+    def _apply_one(self, model: nn.Module, batch: Batch, weights: Tensor | None) -> Tensor:
+        """The prediction (b, q, o) of one member, a chunk of points at a time."""
+        model.eval()
         device, scale = self.device, self.normalizers
         b, (n, q) = len(batch), (batch.x.shape[1], batch.x_query.shape[1])
         chunk = max(1, CHUNK // b)
-        if max(n, q) <= chunk or not isinstance(self.model, LNO):
+        if max(n, q) <= chunk or not isinstance(model, LNO):
             ready = scale.encode(batch).to(device)
             extra = {} if weights is None else {"weights": weights.to(device)}
-            out = self.model(ready.x, ready.u, ready.x_query, ready.mask, **extra)
+            out = model(ready.x, ready.u, ready.x_query, ready.mask, **extra)
             return scale.y.decode(out.float()).cpu()
 
         def observed() -> Iterator[tuple[Any, ...]]:
@@ -308,10 +334,10 @@ class Operator:
                 x, u = scale.x.encode(batch.x[:, part]), scale.u.encode(batch.u[:, part])
                 yield x.to(device), u.to(device), *rest
 
-        z = self.model.process(self.model.encode_parts(observed()))
+        z = model.process(model.encode_parts(observed()))
         answer = torch.empty(b, q, len(scale.y.mean))
         for part in slices(q, chunk):
-            out = self.model.decode(z, scale.x.encode(batch.x_query[:, part]).to(device))
+            out = model.decode(z, scale.x.encode(batch.x_query[:, part]).to(device))
             answer[:, part] = scale.y.decode(out.float()).cpu()
         return answer
 
@@ -368,20 +394,19 @@ def _spec(prepared: Fields, normalizers: Normalizers) -> Spec:
     return Spec(normalizers.x.features, i, o, prepared.grid)
 
 
-def _copy(init: Operator, prepared: Fields, task: Task) -> nn.Module:
+def _copies(init: Operator, count: int, prepared: Fields, task: Task) -> list[nn.Module]:
+    """Models to fine-tune: the operator's members in turn."""
     expected = _spec(prepared, init.normalizers)
     got = _spec(prepared, task.normalizers(prepared))
     if replace(expected, grid=None) != replace(got, grid=None):
         raise ValueError(
             f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"
         )
-    net = build_model(init.kind, init.model.config, init.model.spec)  # type: ignore[arg-type]
-    net.load_state_dict(init.model.state_dict())
-    return net
+    return [copy.deepcopy(init.members[k % len(init.members)]) for k in range(count)]
 
 
-def _hold_back(data: Fields, validation: float | Fields, seed: int) -> tuple[Fields, Fields | None]:
-    """Training and validation samples; which ones are held back is random and decided by `seed`."""
+def _hold_back(data: Fields, validation: float | Fields) -> tuple[Fields, Fields | None]:
+    """Training and validation samples, chosen at random but alike for every seed of training."""
     if isinstance(validation, Fields):
         return data, validation
     if not 0 <= validation < 1:
@@ -391,7 +416,7 @@ def _hold_back(data: Fields, validation: float | Fields, seed: int) -> tuple[Fie
     count = min(round(validation * len(data)), len(data) - 1)
     if count == 0:
         return data, None
-    order = np.random.default_rng([seed, 1]).permutation(len(data))
+    order = np.random.default_rng([0, 1]).permutation(len(data))
     return data.subset(np.sort(order[count:])), data.subset(np.sort(order[:count]))
 
 

@@ -1,7 +1,11 @@
-"""An `Operator` in one safetensors file: weights as tensors, all else as JSON in its metadata."""
+"""An `Operator` in one safetensors file: weights as tensors, all else as JSON in its metadata.
+
+The weights of several members are stacked along a leading axis.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +13,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
+from torch import nn
 
 from lno import tasks
-from lno.config import from_dict, to_dict
+from lno.config import from_dict, require_count, to_dict
 from lno.data import Spec
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.files import replacing, require_signature
@@ -26,9 +31,11 @@ KIND = "a model file (safetensors) written by lno"
 def save(operator: Operator, path: str | Path) -> None:
     """Write `operator`; `path` keeps its old content until the new one is whole."""
     scale = operator.normalizers
+    members = len(operator.members)
     content = {
         "version": VERSION,
         "model": operator.kind,
+        "members": members,
         "spec": to_dict(operator.model.spec),
         "config": to_dict(operator.model.config),
         "task": tasks.to_json(operator.task),
@@ -40,8 +47,10 @@ def save(operator: Operator, path: str | Path) -> None:
         "labels": to_dict(operator.labels),
         "provenance": operator.provenance,
     }
+    states = [{n: w.detach().cpu() for n, w in m.state_dict().items()} for m in operator.members]
     weights = {
-        name: w.detach().cpu().contiguous() for name, w in operator.model.state_dict().items()
+        name: torch.stack([s[name] for s in states]) if members > 1 else first.contiguous()
+        for name, first in states[0].items()
     }
     with replacing(path) as temporary:
         try:
@@ -87,22 +96,25 @@ def _build(
         raise ValueError(f"a model of kind {kind!r}, which this lno does not have")
     model_class, config_class = MODELS[kind]
     config, spec = from_dict(config_class, content["config"]), from_dict(Spec, content["spec"])
-    with torch.device(
-        "meta"
-    ):  # sizes that a hostile file claims cost nothing before they are checked
+    count = content.get("members", 1)
+    require_count("members", count, 1024)
+    # On "meta", sizes that a hostile file claims cost nothing before they are checked.
+    with torch.device("meta"):
         model = model_class(spec, config)
-    for name, expected in model.state_dict().items():
-        got = weights.get(name)
-        if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
+    lead = (count,) if count > 1 else ()
+    for name, one in model.state_dict().items():
+        got, expected = weights.get(name), (*lead, *one.shape)
+        if got is None or got.shape != expected or got.dtype != one.dtype:
             found = "nothing" if got is None else f"{tuple(got.shape)} {got.dtype}"
-            raise ValueError(
-                f"weight {name}: expected {tuple(expected.shape)} {expected.dtype}, got {found}"
-            )
+            raise ValueError(f"weight {name}: expected {expected} {one.dtype}, got {found}")
     unknown = sorted(set(weights) - set(model.state_dict()))
     if unknown:
         raise ValueError(f"weight {unknown[0]} does not belong to this model")
-    model.load_state_dict(weights, assign=True)
-    model.requires_grad_(True).eval().to(where)
+    members: list[nn.Module] = []
+    for k in range(count):
+        member = copy.deepcopy(model)
+        member.load_state_dict({n: w[k] if lead else w for n, w in weights.items()}, assign=True)
+        members.append(member.requires_grad_(True).eval().to(where))
     given = content["normalizers"]
     period = tuple(given["x"].pop("period"))
     scale = Normalizers(
@@ -115,5 +127,5 @@ def _build(
         raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")
     labels = from_dict(Labels, content["labels"])
     return Operator(
-        model, kind, tasks.from_json(content["task"]), scale, labels, content["provenance"]
+        members, kind, tasks.from_json(content["task"]), scale, labels, content["provenance"]
     )

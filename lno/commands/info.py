@@ -70,9 +70,11 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
         )
     )
     inputs = ", ".join(labels.names["u"]) or "positions"
+    count = len(operator.members)
+    members = f" in {count} members" if count > 1 else ""
     lines = {
         "operator": f"{inputs} → {', '.join(labels.names['y'])}",
-        "model": f"{operator.kind}, {operator.parameters:,} weights",
+        "model": f"{operator.kind}, {operator.parameters:,} weights{members}",
         "config": str(to_dict(operator.model.config)),
         "task": str(to_json(operator.task)),
         "trained in": box,

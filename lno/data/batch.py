@@ -44,27 +44,28 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
+        return self.each(lambda values: values.to(device, non_blocking=True))
 
-        def move(values: Tensor) -> Tensor:
-            return values.to(device, non_blocking=True)
-
+    def each(self, change: Change) -> Batch:
+        """Apply a function to every tensor."""
         return replace(
-            self.map(move, move, move),
-            mask=None if self.mask is None else move(self.mask),
-            query_mask=None if self.query_mask is None else move(self.query_mask),
+            self.map(change, change, change),
+            mask=None if self.mask is None else change(self.mask),
+            query_mask=None if self.query_mask is None else change(self.query_mask),
         )
 
     def at_samples(self, index: Tensor) -> Batch:
         """The samples at `index` (b,); positions that all share stay as they are."""
+        return self._pick(lambda values: values[index])
 
-        def pick(values: Tensor) -> Tensor:
-            return values if len(values) == 1 < len(self) else values[index]
+    def split(self, count: int) -> list[Batch]:
+        """Batches of consecutive samples, `count` of the same size."""
+        size = len(self) // count
 
-        return replace(
-            self.map(pick, lambda u: u[index], lambda y: y[index]),
-            mask=None if self.mask is None else self.mask[index],
-            query_mask=None if self.query_mask is None else self.query_mask[index],
-        )
+        def part(k: int) -> Batch:
+            return self._pick(lambda values: values[k * size : (k + 1) * size])
+
+        return [part(k) for k in range(count)]
 
     def at_queries(self, index: Tensor) -> Batch:
         """The same batch with only the query points at `index` (k,), the same in every sample."""
@@ -77,4 +78,16 @@ class Batch:
             x_query=self.x_query[:, index],
             y=pick(self.y),
             query_mask=pick(self.query_mask),
+        )
+
+    def _pick(self, change: Change) -> Batch:
+        """Apply a choice of samples to all but the positions that all samples share."""
+
+        def positions(values: Tensor) -> Tensor:
+            return values if len(values) == 1 < len(self) else change(values)
+
+        return replace(
+            self.map(positions, change, change),
+            mask=None if self.mask is None else change(self.mask),
+            query_mask=None if self.query_mask is None else change(self.query_mask),
         )

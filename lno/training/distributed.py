@@ -43,7 +43,8 @@ class Team:
             return
         if not isinstance(model, LNO):
             raise ValueError(
-                f"only LNO can be trained by points, not {type(model).__name__}: use 'samples'"
+                "only a single LNO can be trained by points, not "
+                f"{type(model).__name__}: use 'samples'"
             )
         model.encoder.reduce = add_pooled
 

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,9 +15,11 @@ from torch import Tensor
 
 from lno.data import Batch
 from lno.metrics import METRICS
+from lno.training.members import Members, stack
 from lno.training.optim import SCHEDULES, set_pace
+from lno.training.samples import Samples
 from lno.training.state import Point, Training
-from lno.training.step import Samples, Step
+from lno.training.step import Step
 
 LOOK = 50  # steps of a GPU between looks at the loss
 EVALUATIONS = 25  # how often a run looks at its validation error
@@ -54,14 +56,15 @@ def train(
     interval = max(1, training.steps // EVALUATIONS)
     samples = Samples(training.data, training.normalizers, training.device)
     step = Step(training)
-    start, before, points = time.perf_counter(), training.seconds, 0
+    start, points = time.perf_counter(), 0
+    before, compiled = training.seconds, training.compile_seconds
     error = training.curve[-1].error if training.curve else None
     pending: list[Tensor] = []
     training.model.train()
     while training.step < training.steps:
-        batch = next_batch(training, samples)
-        pending.append(step(batch))
-        points += len(batch) * (batch.x.shape[1] + batch.x_query.shape[1])
+        batch, weight = next_batch(training, samples)
+        pending.append(step(batch, weight))
+        points += batch.u.shape[:-2].numel() * (batch.x.shape[-2] + batch.x_query.shape[-2])
         training.step += 1
         evaluate = training.step % interval == 0 or training.step == training.steps
         # Reading a loss waits for the device, so a GPU is asked now and then only.
@@ -69,16 +72,18 @@ def train(
             continue
         training.recent += _finite(pending, training)
         pending.clear()
-        elapsed = time.perf_counter() - start
+        elapsed = time.perf_counter() - start - (training.compile_seconds - compiled)
         training.seconds = before + elapsed
-        loss = training.recent[-1]
+        latest = training.recent[-1]
         if evaluate:
-            error = validation_error(training)
-            mean = sum(training.recent) / len(training.recent)
-            training.curve.append(Point(training.step, training.seconds, mean, error))
+            errors = validation_errors(training)
+            means = torch.tensor(training.recent, dtype=torch.float64).mean(0).tolist()
+            training.curve.append(Point(training.step, training.seconds, means, errors))
             training.recent.clear()
+            error = training.curve[-1].error
             checkpoint()
         epoch = -(-training.step // training.steps_per_epoch)
+        loss = sum(latest) / len(latest)
         report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))
         late = minutes is not None and elapsed >= 60 * minutes
         stop = training.team.any(late or stopped(), training.device)
@@ -91,39 +96,54 @@ def train(
     return True
 
 
-def next_batch(training: Training, samples: Samples) -> Batch:
-    """The encoded batch of the next step, with the pace of the optimisers set for it."""
-    recipe = training.recipe
-    pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
+def next_batch(training: Training, samples: Samples) -> tuple[Batch, float]:
+    """This process's part of the next batch, encoded, and the share of its loss in that of all.
+
+    The optimisers' pace is set for it. Several members have a batch of their own each.
+    """
+    recipe, step, team = training.recipe, training.step, training.team
+    pace = SCHEDULES[recipe.schedule](step, training.steps, recipe.epochs)
     set_pace(training.optimizers, recipe.rate, pace)
-    batch = samples.batch(training.next_samples())
+    ahead = training.samples_at(step).flatten(), training.samples_at(step + 1).flatten()
+    parts = samples.batch(*ahead).split(len(training.seeds))
+    drawn = [draw(training, part, g) for part, g in zip(parts, training.generators, strict=True)]
+    mine = [team.share(batch) for batch in drawn]
+    weight = team.weight(drawn[0], mine[0])
+    return (stack(mine) if isinstance(training.model, Members) else mine[0]), weight
+
+
+def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
+    """What a model sees of a batch in one step."""
     if training.orbit is not None:
-        batch = training.orbit.draw(batch, training.generator)
-    batch = training.task.draw(batch, training.data.grid, training.generator)
-    queries = batch.x_query.shape[1]
-    if recipe.queries is not None and recipe.queries < queries:
-        chosen = torch.randperm(queries, generator=training.generator)[: recipe.queries]
+        batch = training.orbit.draw(batch, generator)
+    batch = training.task.draw(batch, training.data.grid, generator)
+    queries, wanted = batch.x_query.shape[1], training.recipe.queries
+    if wanted is not None and wanted < queries:
+        chosen = torch.randperm(queries, generator=generator)[:wanted]
         batch = batch.at_queries(chosen.to(training.device))
     return batch
 
 
-def _finite(pending: list[Tensor], training: Training) -> list[float]:
+def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
     """The losses of the last steps as numbers; raises at the first that is not finite."""
-    losses = torch.stack(pending).tolist()
-    for k, loss in enumerate(losses, start=training.step - len(losses)):
-        if not math.isfinite(loss):
+    losses = torch.stack(pending).view(len(pending), -1).tolist()
+    for k, step in enumerate(losses, start=training.step - len(losses)):
+        for seed, loss in zip(training.seeds, step, strict=True):
+            if math.isfinite(loss):
+                continue
             recipe = training.recipe
             rate = recipe.rate * SCHEDULES[recipe.schedule](k, training.steps, recipe.epochs).rate
+            who = f" of the member with seed {seed}" if len(step) > 1 else ""
             raise RuntimeError(
-                f"the loss became {loss} at step {k + 1} of {training.steps} (learning rate "
+                f"the loss{who} became {loss} at step {k + 1} of {training.steps} (learning rate "
                 f"{rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for outliers in the data"
             )
     return losses
 
 
 @torch.no_grad()
-def validation_error(training: Training) -> float | None:
-    """The mean relative L2 error on the validation part, in physical units."""
+def validation_errors(training: Training) -> list[float] | None:
+    """The mean relative L2 error of each member on the validation part, in physical units."""
     if training.validation is None:
         return None
     model = training.best
@@ -135,11 +155,15 @@ def validation_error(training: Training) -> float | None:
         raw = training.validation.batch(index.numpy())
         raw = training.task.draw(raw, training.validation.grid, generator)
         batch = training.normalizers.encode(raw).to(training.device)
-        prediction = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
-        physical = training.normalizers.y.decode(prediction)
-        errors.append(METRICS["relative_l2"](physical, raw.y, raw.query_mask))
+        if isinstance(model, Members):
+            batch = batch.each(lambda values: values[None])
+        predictions = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
+        physical = training.normalizers.y.decode(predictions).view(-1, *predictions.shape[-3:])
+        errors.append(
+            torch.stack([METRICS["relative_l2"](p, raw.y, raw.query_mask) for p in physical])
+        )
     model.train()
-    return float(torch.cat(errors).mean())
+    return torch.cat(errors, dim=1).mean(1).tolist()
 
 
 @contextmanager
@@ -158,4 +182,4 @@ def stop_signals() -> Iterator[Callable[[], bool]]:
 
 def curve_rows(curve: list[Point]) -> list[dict[str, Any]]:
     """A learning curve as plain data."""
-    return [asdict(point) for point in curve]
+    return [point.row() for point in curve]

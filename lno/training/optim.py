@@ -10,6 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from lno.training.members import leading_axes
+from lno.training.muon import Muon
+
 MUON_RATE = 10.0  # Muon's updates have unit size, so its rate is larger than AdamW's
 
 
@@ -71,27 +74,26 @@ SCHEDULES: dict[str, Callable[[int, int, int], Pace]] = {
 
 def adamw(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
     """AdamW with the betas of the paper's code."""
-    groups = _groups(model.parameters(), weight_decay, decay_all)
+    groups = _groups(model.parameters(), weight_decay, decay_all, leading_axes(model))
     return [torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)]
 
 
 def adam(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
     """Adam, its weight decay a part of the gradient."""
-    return [
-        torch.optim.Adam(_groups(model.parameters(), weight_decay, decay_all), lr=rate, fused=True)
-    ]
+    groups = _groups(model.parameters(), weight_decay, decay_all, leading_axes(model))
+    return [torch.optim.Adam(groups, lr=rate, fused=True)]
 
 
 def muon(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
     """Muon for matrices with more than 16 rows and columns, AdamW for all else."""
-    matrices = [p for p in model.parameters() if p.ndim == 2 and min(p.shape) > 16]
+    lead = leading_axes(model)
+    matrices = [p for p in model.parameters() if p.ndim == lead + 2 and min(p.shape[lead:]) > 16]
     chosen = {id(p) for p in matrices}
-    rest = _groups((p for p in model.parameters() if id(p) not in chosen), weight_decay, decay_all)
+    others = [p for p in model.parameters() if id(p) not in chosen]
+    rest = _groups(others, weight_decay, decay_all, lead)
     optimizers: list[Optimizer] = [torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), fused=True)]
     if matrices:
-        optimizers.append(
-            torch.optim.Muon(matrices, lr=MUON_RATE * rate, weight_decay=weight_decay)
-        )
+        optimizers.append(Muon(matrices, MUON_RATE * rate, weight_decay))
     return optimizers
 
 
@@ -105,21 +107,23 @@ OPTIMIZERS: dict[str, Callable[[nn.Module, float, float, bool], list[Optimizer]]
 def set_pace(optimizers: list[Optimizer], rate: float, pace: Pace) -> None:
     """Set rate and beta of all groups for the step to come."""
     for optimizer in optimizers:
-        is_muon = isinstance(optimizer, torch.optim.Muon)
+        factor = MUON_RATE if isinstance(optimizer, Muon) else 1.0
         for group in optimizer.param_groups:
-            group["lr"] = rate * pace.rate * (MUON_RATE if is_muon else 1.0)
+            group["lr"] = rate * pace.rate * factor
             if pace.beta is not None and "betas" in group:
                 group["betas"] = (pace.beta, group["betas"][1])
 
 
-def _groups(parameters: Iterable[Tensor], weight_decay: float, decay_all: bool) -> list[dict]:
-    """Parameters with and without decay: norms and biases have one axis."""
+def _groups(
+    parameters: Iterable[Tensor], weight_decay: float, decay_all: bool, lead: int
+) -> list[dict]:
+    """Parameters with and without decay: norms and biases have one axis after the leading ones."""
     given = list(parameters)
     if decay_all:
         return [{"params": given, "weight_decay": weight_decay}]
-    flat = [p for p in given if p.ndim < 2]
+    flat = [p for p in given if p.ndim < lead + 2]
     return [
-        {"params": [p for p in given if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in given if p.ndim >= lead + 2], "weight_decay": weight_decay},
         {"params": flat, "weight_decay": 0.0},
     ]
 

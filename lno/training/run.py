@@ -62,7 +62,7 @@ def run(
             if not training.team.leads:
                 return
             if training.curve and training.curve[-1].step == training.step:
-                metrics.write(json.dumps(vars(training.curve[-1])) + "\n")
+                metrics.write(json.dumps(training.curve[-1].row()) + "\n")
                 metrics.flush()
             training.save(folder, identity)
 
@@ -76,7 +76,8 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
         "config": to_dict(training.model.config),
         "recipe": to_dict(training.recipe),
         "task": tasks.to_json(training.task),
-        "seed": training.seed,  # before the data, part of which it holds back
+        "seed": training.seed,
+        "members": len(training.seeds),
         "device": training.device.type,
         "precision": training.precision,
         "symmetries": [g.name for g in training.symmetries],

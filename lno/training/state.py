@@ -1,8 +1,8 @@
 """Everything that a training run needs and changes, in one dataclass, and its checkpoints.
 
-A checkpoint is one safetensors file: weights, their running mean, optimiser states, the generator's
-state and the order of the epoch as tensors; step, curve and identity as JSON in its metadata. A run
-that resumes from it goes on with the same bits on the same hardware.
+A checkpoint is one safetensors file: weights, their running mean, optimiser states and generators
+as tensors; step, curve and identity as JSON in its metadata. A run that resumes from it goes on
+with the same bits on the same hardware.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -26,11 +27,13 @@ from lno.data.symmetry import Orbit, Symmetry
 from lno.files import replacing, require_signature
 from lno.tasks import Task
 from lno.training.distributed import ALONE, Team
+from lno.training.members import count
 from lno.training.optim import OPTIMIZERS
 from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
 KEY = "lno.checkpoint"
+KEPT = ("step", "seconds", "compile_seconds", "recent")
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,25 @@ class Point:
 
     step: int
     seconds: float
-    loss: float
-    error: float | None  # on the validation part, None where there is none
+    losses: list[float]  # of each member
+    errors: list[float] | None  # of each on the validation part, None where there is none
+
+    @property
+    def loss(self) -> float:
+        """The mean loss of the members."""
+        return sum(self.losses) / len(self.losses)
+
+    @property
+    def error(self) -> float | None:
+        """The mean error of the members."""
+        return None if self.errors is None else sum(self.errors) / len(self.errors)
+
+    def row(self) -> dict[str, Any]:
+        """As plain data, with what each member did where there are several."""
+        row = {"step": self.step, "seconds": self.seconds, "loss": self.loss, "error": self.error}
+        return (
+            row if len(self.losses) == 1 else {**row, "losses": self.losses, "errors": self.errors}
+        )
 
 
 @dataclass
@@ -48,12 +68,12 @@ class Training:
     """A training run.
 
     Args:
-        model: what is trained, in place.
+        model: what is trained, in place; `Members` where it is several at once.
         task, normalizers, recipe: how.
         data: training samples, prepared by the task.
         validation: samples to watch the error on, prepared; None: none.
         device: where.
-        seed: of the order of samples and all draws.
+        seed: of the order of samples and all draws; member k has seed + k.
         precision: what a step is computed in.
         team: the processes that share it.
         symmetries: of the problem; every sample of a step is a random image of it.
@@ -71,9 +91,10 @@ class Training:
     team: Team = ALONE
     symmetries: Sequence[Symmetry] = ()
     step: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training, without compilation
+    compile_seconds: float = 0.0
     curve: list[Point] = field(default_factory=list)
-    recent: list[float] = field(default_factory=list)  # losses since the last point of the curve
+    recent: list[list[float]] = field(default_factory=list)  # losses since the curve's last point
 
     def __post_init__(self) -> None:
         recipe = self.recipe
@@ -81,8 +102,9 @@ class Training:
         self.orbit: Orbit | None = None
         if self.symmetries:
             self.orbit = Orbit(self.symmetries, self.data.grid, self.normalizers)
-        self.generator = torch.Generator().manual_seed(self.seed)
-        self.order = torch.empty(0, dtype=torch.int64)  # of the samples in this epoch
+        self.seeds = range(self.seed, self.seed + count(self.model))
+        self.generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
+        self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
         self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](
             self.model, recipe.rate, recipe.weight_decay, recipe.decay_all
         )
@@ -105,12 +127,27 @@ class Training:
         """The model to predict with: the running mean of the weights where there is one."""
         return self.model if self.mean is None else self.mean.module
 
-    def next_samples(self) -> Tensor:
-        """Indices of the samples of the next step; each epoch has an order of its own."""
-        position = self.step % self.steps_per_epoch
-        if position == 0:
-            self.order = torch.randperm(len(self.data), generator=self.generator)
-        return self.order[position * self.recipe.batch : (position + 1) * self.recipe.batch]
+    @property
+    def full(self) -> bool:
+        """Whether the next step has a batch of full size; the last of an epoch may be smaller."""
+        last = (self.step + 1) % self.steps_per_epoch == 0
+        return not last or self.steps_per_epoch == 1 or len(self.data) % self.recipe.batch == 0
+
+    def samples_at(self, step: int) -> Tensor:
+        """Indices (members, b) of the samples of a step.
+
+        Each epoch has an order of its own, a function of seed and epoch alone: what comes next can
+        be read ahead, and a run that resumes has no order to restore.
+        """
+        epoch, position = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            orders = [
+                np.random.default_rng([seed, 2, epoch]).permutation(len(self.data))
+                for seed in self.seeds
+            ]
+            self._order = (epoch, torch.from_numpy(np.stack(orders)))
+        start = position * self.recipe.batch
+        return self._order[1][:, start : start + self.recipe.batch]
 
     # -- checkpoints -----------------------------------------------------------------------------
 
@@ -122,9 +159,9 @@ class Training:
         for k, optimizer in enumerate(self.optimizers):
             for index, entries in optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer.{k}.{index}.{name}": v for name, v in entries.items()}
-        tensors |= {"generator": self.generator.get_state(), "order": self.order}
-        curve = [asdict(point) for point in self.curve]
-        told = {"step": self.step, "seconds": self.seconds, "curve": curve, "recent": self.recent}
+        tensors |= {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
+        told = {key: getattr(self, key) for key in KEPT}
+        told["curve"] = [asdict(point) for point in self.curve]
         path = Path(folder) / f"checkpoint-{self.step:09d}.safetensors"
         metadata = {KEY: json.dumps({"identity": identity, **told})}
         with replacing(path) as temporary:
@@ -163,9 +200,10 @@ class Training:
                 state.setdefault(int(index), {})[entry] = value
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({"state": state, "param_groups": groups})
-        self.generator.set_state(tensors["generator"])
-        self.order = tensors["order"]
-        self.step, self.seconds, self.recent = told["step"], told["seconds"], told["recent"]
+        for k, generator in enumerate(self.generators):
+            generator.set_state(tensors[f"generator.{k}"])
+        for key in KEPT:
+            setattr(self, key, told[key])
         self.curve = [Point(**row) for row in told["curve"]]
 
 

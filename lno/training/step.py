@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from lno.data import Batch, Fields
-from lno.data.normalize import Normalizers
+from lno.data import Batch
 from lno.metrics import METRICS
 from lno.training.distributed import METRICS_OF_PARTS
+from lno.training.members import clip_gradients
 from lno.training.precision import half_where_free, matrix_products
 from lno.training.state import Training
 
@@ -21,37 +21,8 @@ COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid 
 Loss = Callable[[Batch], Tensor]
 
 
-class Samples:
-    """Batches of encoded samples on a device.
-
-    They stay on the device where they fit into half of its free memory, and are encoded once;
-    others, and samples of different sizes, are read, encoded and moved batch by batch.
-    """
-
-    def __init__(self, data: Fields, normalizers: Normalizers, device: torch.device) -> None:
-        self.data, self.normalizers, self.device = data, normalizers, device
-        self.resident: Batch | None = None
-        if _fits(data, device):
-            self.resident = normalizers.encode(data.batch(np.arange(len(data)))).to(device)
-
-    def batch(self, index: Tensor) -> Batch:
-        """The samples at `index`, a CPU tensor (b,)."""
-        if self.resident is None:
-            return self.normalizers.encode(self.data.batch(index.numpy())).to(self.device)
-        return self.resident.at_samples(index.to(self.device, non_blocking=True))
-
-
-def _fits(data: Fields, device: torch.device) -> bool:
-    parts = [data.column(name) for name in ("x", "u", "x_query", "y")]
-    if any(c is not None and not isinstance(c, np.ndarray) for c in parts):
-        return False  # ragged, or in a file
-    size = sum(4 * c.size for c in parts if isinstance(c, np.ndarray))
-    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else 4e9
-    return size < 0.5 * free
-
-
 def loss_function(training: Training) -> Loss:
-    """The mean loss of an encoded batch, as the recipe defines it."""
+    """The mean loss of an encoded batch, as the recipe defines it; (k,) for k members."""
     model, recipe, precision = training.model, training.recipe, training.precision
     grid = training.data.grid or ()
     if recipe.gradient and (not grid or training.team.split == "points"):
@@ -73,11 +44,14 @@ def loss_function(training: Training) -> Loss:
         prediction = prediction.to(target.dtype)
         if recipe.physical:
             prediction, target = prediction * std + mean, target * std + mean
-        value = metric(prediction, target, batch.query_mask).mean()
+        # The samples of all members side by side, each of which has a mean of its own.
+        members, mask = target.shape[:-3], batch.query_mask
+        prediction, target = (v.flatten(0, -3) for v in (prediction, target))
+        value = metric(prediction, target, None if mask is None else mask.flatten(0, -2))
         if recipe.gradient:
             slopes = (differences(v, grid) for v in (prediction, target))
-            value = value + recipe.gradient * metric(*slopes).mean()
-        return value
+            value = value + recipe.gradient * metric(*slopes)
+        return value.view(*members, -1).mean(-1)
 
     return loss
 
@@ -119,19 +93,22 @@ class Step:
             self.loss = torch.compile(self.eager, dynamic=False)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.static: Batch | None = None  # what the graph reads
-        self.value = torch.zeros((), device=training.device)  # what it writes
+        self.value = torch.zeros(0)  # what it writes
         self.gradients: list[Tensor | None] = []
 
-    def __call__(self, batch: Batch) -> Tensor:
-        """Take the step; returns the loss, a tensor on the device."""
-        with matrix_products(self.training.precision):
-            return self._step(batch)
+    def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
+        """Take the step; returns the loss of each member, a tensor on the device.
 
-    def _step(self, whole: Batch) -> Tensor:
+        Args:
+            batch: what this process has to do of it.
+            weight: the share of this process's loss in that of all.
+        """
+        with matrix_products(self.training.precision):
+            return self._step(batch, weight)
+
+    def _step(self, batch: Batch, weight: float) -> Tensor:
         training, team = self.training, self.training.team
-        batch = team.share(whole)
-        full = len(whole) == min(training.recipe.batch, len(training.data))
-        if self.capturable and self.graph is None and full:
+        if self.capturable and self.graph is None and training.full:
             self._capture(batch)
         if self.graph is not None and self.static is not None and _alike(batch, self.static):
             _copy(batch, self.static)
@@ -144,11 +121,10 @@ class Step:
         else:
             value = self._differentiate(self.eager if self.on_gpu else self.loss, batch)
         if team.size > 1:
-            weight = team.weight(whole, batch)
             team.add_gradients(training.model.parameters(), weight)
             value = team.total(value * weight)
         if training.recipe.clip is not None:
-            nn.utils.clip_grad_norm_(training.model.parameters(), training.recipe.clip)
+            clip_gradients(training.model, training.recipe.clip)
         for optimizer in training.optimizers:
             optimizer.step()
         if training.mean is not None:
@@ -159,14 +135,15 @@ class Step:
         # Gradients are made anew, so that those of a graph are written, not added to.
         for parameter in self.training.model.parameters():
             parameter.grad = None
-        if len(batch) == 0:  # fewer samples than processes
-            return batch.u.new_zeros(())
+        if batch.u.shape[-3] == 0:  # fewer samples than processes
+            return batch.u.new_zeros(batch.u.shape[:-3])
         value = loss(batch)
-        value.backward()
+        value.sum().backward()  # each member's weights see its own loss alone
         return value.detach()
 
     def _capture(self, batch: Batch) -> None:
-        self.static = _clone(batch)
+        start = time.perf_counter()
+        self.static = batch.each(Tensor.clone)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
@@ -183,21 +160,13 @@ class Step:
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
-            self.value.copy_(self._differentiate(self.loss, self.static))
+            self.value = self._differentiate(self.loss, self.static)
         self.gradients = [parameter.grad for parameter in self.training.model.parameters()]
+        self.training.compile_seconds += time.perf_counter() - start
 
 
 def _tensors(batch: Batch) -> list[Tensor | None]:
     return [getattr(batch, field.name) for field in fields(batch)]
-
-
-def _clone(batch: Batch) -> Batch:
-    def copy(values: Tensor) -> Tensor:
-        return values.clone()
-
-    masks = (None if m is None else m.clone() for m in (batch.mask, batch.query_mask))
-    cloned = batch.map(copy, copy, copy)
-    return replace(cloned, **dict(zip(("mask", "query_mask"), masks, strict=True)))  # type: ignore[arg-type]
 
 
 def _alike(a: Batch, b: Batch) -> bool:

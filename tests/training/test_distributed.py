@@ -52,7 +52,10 @@ def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor
     scale = task.normalizers(data)
     training = Training(model, task, scale, recipe, data, None, cpu, 0, "fp32", join(split, cpu))
     step = Step(training)
-    losses = [float(step(batch)) for batch in batches(kind)]
+    losses = []
+    for batch in batches(kind):
+        mine = training.team.share(batch)
+        losses.append(float(step(mine, training.team.weight(batch, mine))))
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
+from lno.training import samples
 from lno.training import step as steps
 from lno.training.precision import (
     PRECISIONS,
@@ -34,7 +35,7 @@ def test_streamed_samples_train_like_resident_ones(
     resident = fit(line_fields, device="cpu")
     line_fields.save(tmp_path / "a.h5")
     lazy = fit(Fields.load(tmp_path / "a.h5", lazy=True), device="cpu")
-    monkeypatch.setattr(steps, "_fits", lambda data, device: False)
+    monkeypatch.setattr(samples, "fits", lambda data, device: False)
     streamed = fit(line_fields, device="cpu")
     assert torch.equal(weights(streamed), weights(resident))
     assert torch.equal(weights(lazy), weights(resident))
@@ -42,12 +43,12 @@ def test_streamed_samples_train_like_resident_ones(
 
 def test_what_does_not_fit_is_streamed() -> None:
     x = [np.zeros((3, 1)), np.ones((2, 1))]
-    assert not steps._fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
+    assert not samples.fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
     huge = np.broadcast_to(np.zeros((1, 1, 1), np.float32), (10**6, 10**4, 1))
     small = Fields(np.zeros((2, 1)), y=np.zeros((3, 2, 1)))
-    assert steps._fits(small, torch.device("cpu"))
+    assert samples.fits(small, torch.device("cpu"))
     small.y = huge
-    assert not steps._fits(small, torch.device("cpu"))
+    assert not samples.fits(small, torch.device("cpu"))
 
 
 def test_precision_is_a_policy() -> None:
