@@ -3,9 +3,10 @@
     python benchmarks/training_step.py [CASE ...] [--seconds 500]
 
 "plain" is LNO as published: eager, single precision, one set of positions a sample, attention
-written out, Navier–Stokes stepped window by window. "tf32" and "mixed" are this package's `Step`.
-Data are random: time does not depend on them. Peak memory leaves out the data. Needs a CUDA GPU;
-writes results/benchmarks/training_step.json after every case and stops after --seconds.
+written out, Navier–Stokes stepped window by window. "tf32" and "mixed" are this package's `Step`,
+and "members" five models at once in tf32 on some of the cases. Data are random: time does not
+depend on them. Peak memory leaves out the data. Needs a CUDA GPU; writes
+results/benchmarks/training_step.json after every case and stops after --seconds.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from lno.files import write_json
 from lno.models import LNO, LNOConfig
 from lno.models.lno import MLP
 from lno.tasks import Steady
+from lno.training.loop import next_batch
+from lno.training.members import together
 from lno.training.recipe import Recipe
 from lno.training.samples import Samples
 from lno.training.state import Training
@@ -61,6 +64,7 @@ CASES = {
     "airfoil": Case("airfoil", 221 * 51, 2, 2, 1),
     "plasticity": Case("plasticity", 101 * 31 * 20, 3, 1, 4),
 }
+MEMBERS, TOGETHER = 5, ("darcy 85²", "elasticity")
 
 
 class PlainBlock(nn.Module):
@@ -159,8 +163,8 @@ def plain(case: Case) -> tuple[float, float]:
     return measure(step, sum(v.numel() * 4 for v in (x, u, y)))
 
 
-def ours(case: Case, precision: str) -> tuple[float, float]:
-    """`Step` on resident data, the windows of Navier–Stokes being samples of one batch."""
+def ours(case: Case, precision: str, members: int = 1) -> tuple[float, float]:
+    """A step on resident data, the windows of Navier–Stokes being samples of one batch."""
     random = np.random.default_rng(0)
     samples = case.batch * case.windows
     shape = (case.points, case.d) if case.shared else (samples, case.points, case.d)
@@ -170,14 +174,19 @@ def ours(case: Case, precision: str) -> tuple[float, float]:
         y=random.normal(size=(samples, case.points, case.o)).astype(np.float32),
     )
     device, task = torch.device("cuda"), Steady()
-    model = LNO(Spec(case.d, case.i, case.o), PAPER_CONFIGS[case.problem]).to(device)
+    spec, config = Spec(case.d, case.i, case.o), PAPER_CONFIGS[case.problem]
+    model = together(LNO(spec, config).to(device) for _ in range(members))
     recipe = Recipe(epochs=10**6, batch=samples)
     scale = task.normalizers(data)
     training = Training(model, task, scale, recipe, data, None, device, 0, precision)
     batches, step = Samples(data, scale, device), Step(training)
-    index = torch.arange(samples)
     resident = torch.cuda.memory_allocated() - sum(p.numel() * 4 for p in model.parameters())
-    return measure(lambda: step(batches.batch(index)), resident)
+
+    def next_step() -> None:
+        step(*next_batch(training, batches))
+        training.step += 1
+
+    return measure(next_step, resident)
 
 
 def cleared(run: Callable[[], tuple[float, float]]) -> tuple[float, float]:
@@ -204,15 +213,24 @@ def main() -> None:
             ("plain", lambda case=case: plain(case)),
             ("tf32", lambda case=case: ours(case, "tf32")),
             ("mixed", lambda case=case: ours(case, "mixed")),
+            ("members", lambda case=case: ours(case, "tf32", MEMBERS)),
         ):
-            row[f"{kind}_ms"], row[f"{kind}_gb"] = cleared(run)
+            if kind != "members" or name in TOGETHER:
+                row[f"{kind}_ms"], row[f"{kind}_gb"] = cleared(run)
         rows = [r for r in rows if r["case"] != name] + [row]
         told = [f"{name:11s} plain {row['plain_ms']:7.2f} ms {row['plain_gb']:5.2f} GB"]
         for kind in ("tf32", "mixed"):
             ms, gb = row[f"{kind}_ms"], row[f"{kind}_gb"]
             told.append(f"{kind} {ms:6.2f} ms {gb:5.2f} GB {row['plain_ms'] / ms:5.1f}×")
+        if name in TOGETHER:
+            told.append(f"{MEMBERS} members {row['members_ms'] / row['tf32_ms']:.2f}×")
         print(" | ".join(told), f"[{time.monotonic() - start:.0f} s]", flush=True)
-        write_json(options.out, {"rows": rows, "hardware": torch.cuda.get_device_name()})
+        ratios = {
+            kind: math.exp(np.mean([math.log(r["plain_ms"] / r[f"{kind}_ms"]) for r in rows]))
+            for kind in ("tf32", "mixed")
+        }
+        told = {"hardware": torch.cuda.get_device_name(), "members": MEMBERS, "geomean": ratios}
+        write_json(options.out, {"rows": rows, **told})
 
 
 if __name__ == "__main__":
