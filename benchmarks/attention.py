@@ -19,6 +19,7 @@ from torch import Tensor
 from lno.files import write_json
 from lno.models import PhysicsCrossAttention
 from lno.models import lno as definition
+from lno.training.step import compiled
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "attention.json"
 WIDTH, LATENTS, BATCH = 128, 256, 4
@@ -33,10 +34,11 @@ def measure(points: int, positions: int, most: int) -> tuple[float, float]:
     features = torch.randn(positions, points, WIDTH, device="cuda", requires_grad=True)
     values = torch.randn(BATCH, points, WIDTH, device="cuda", requires_grad=True)
 
-    @torch.compile(dynamic=False)
-    def loss(features: Tensor, values: Tensor) -> Tensor:
+    def eager(features: Tensor, values: Tensor) -> Tensor:
         scores = attention.scores(features)
         return attention.decode(scores, attention.encode(scores, values)).square().mean()
+
+    loss = compiled(eager)
 
     def step() -> None:
         features.grad = values.grad = None

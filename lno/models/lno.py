@@ -13,6 +13,7 @@ point by point: both run in bounded memory, equal to one pass up to rounding.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.config import require_count, require_range
 from lno.data.fields import Spec
@@ -28,6 +30,9 @@ from lno.models.streamed import Factored, Pooled, slices
 
 # Scores in a matrix of at most so many numbers in training: beyond, it is never written out.
 WRITTEN_OUT = 2**27
+# Numbers in the attention matrices of a block up to which a GPU is faster without a fused kernel,
+# which would leave most of it idle.
+SMALL_ATTENTION = 2**22
 
 
 @dataclass(frozen=True)
@@ -206,7 +211,9 @@ class LatentBlock(nn.Module):
         b, m, c = z.shape
         qkv = self.query_key_value(self.norm_attention(z))
         q, k, v = qkv.view(b, m, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        heads = F.scaled_dot_product_attention(q, k, v)
+        small = q.is_cuda and q.shape[:-1].numel() * m <= SMALL_ATTENTION
+        with sdpa_kernel(SDPBackend.MATH) if small else nullcontext():
+            heads = F.scaled_dot_product_attention(q, k, v)
         z = z + self.output(heads.transpose(1, 2).reshape(b, m, c))
         return z + self.down(F.gelu(self.up(self.norm_mlp(z))))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -59,9 +58,7 @@ class Members(nn.Module):
         inputs = [None if v is None else v[0] if len(v) == 1 else v for v in (x, u, x_query, mask)]
         axes = [None if v is None or len(v) == 1 else 0 for v in (x, u, x_query, mask)]
         weights = dict(self.stacked.named_parameters())
-        # torch cannot batch the fused attention of CPUs, and warns at length.
-        backend = sdpa_kernel(SDPBackend.MATH) if u.device.type == "cpu" else nullcontext()
-        with backend:
+        with sdpa_kernel(SDPBackend.MATH):  # torch cannot batch fused attention kernels
             return vmap(one, in_dims=(0, *axes))(weights, *inputs)
 
     def unstack(self) -> list[nn.Module]:

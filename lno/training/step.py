@@ -18,7 +18,7 @@ from lno.training.precision import half_where_free, matrix_products
 from lno.training.state import Training
 
 COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
-Loss = Callable[[Batch], Tensor]
+Loss = Callable[..., Tensor]
 
 
 def loss_function(training: Training) -> Loss:
@@ -72,6 +72,16 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
+def compiled(function: Loss) -> Loss:
+    """A function compiled for fixed shapes."""
+    # With torch 2.11 this option gives wrong shapes where samples share many points.
+    faulty = "triton.mix_order_reduction"
+    options: dict[str, str | int | bool | Callable[..., object]] = {}
+    if faulty in torch._inductor.list_options():
+        options[faulty] = False
+    return torch.compile(function, dynamic=False, options=options)
+
+
 class Step:
     """One step on an encoded batch, as fast as the device allows.
 
@@ -90,7 +100,7 @@ class Step:
         )
         self.eager = self.loss = loss_function(training)
         if self.capturable and training.steps >= COMPILE_FROM:
-            self.loss = torch.compile(self.eager, dynamic=False)
+            self.loss = compiled(self.eager)
         self.graph: torch.cuda.CUDAGraph | None = None
         self.static: Batch | None = None  # what the graph reads
         self.value = torch.zeros(0)  # what it writes
