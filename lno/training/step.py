@@ -74,10 +74,12 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 
 def compiled(function: Loss) -> Loss:
     """A function compiled for fixed shapes."""
+    from torch._inductor import list_options
+
     # With torch 2.11 this option gives wrong shapes where samples share many points.
     faulty = "triton.mix_order_reduction"
     options: dict[str, str | int | bool | Callable[..., object]] = {}
-    if faulty in torch._inductor.list_options():
+    if faulty in list_options():
         options[faulty] = False
     return torch.compile(function, dynamic=False, options=options)
 
