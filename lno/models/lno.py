@@ -211,7 +211,8 @@ class LatentBlock(nn.Module):
         b, m, c = z.shape
         qkv = self.query_key_value(self.norm_attention(z))
         q, k, v = qkv.view(b, m, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
-        small = q.is_cuda and q.shape[:-1].numel() * m <= SMALL_ATTENTION
+        whole = q.is_cuda and q.dtype == torch.float32  # other kernels are as fast as it is
+        small = whole and q.shape[:-1].numel() * m <= SMALL_ATTENTION
         with sdpa_kernel(SDPBackend.MATH) if small else nullcontext():
             heads = F.scaled_dot_product_attention(q, k, v)
         z = z + self.output(heads.transpose(1, 2).reshape(b, m, c))

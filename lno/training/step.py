@@ -9,6 +9,7 @@ from dataclasses import fields
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch
 
 from lno.data import Batch
 from lno.metrics import METRICS
@@ -18,6 +19,7 @@ from lno.training.precision import half_where_free, matrix_products
 from lno.training.state import Training
 
 COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
+KEPT_ACTIVATIONS = 0.6  # of what a backward pass needs; the compiler computes the rest again
 Loss = Callable[..., Tensor]
 
 
@@ -160,7 +162,8 @@ class Step:
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
             try:
-                self._differentiate(self.loss, self.static)
+                with functorch.patch(activation_memory_budget=KEPT_ACTIVATIONS):
+                    self._differentiate(self.loss, self.static)
             except Exception as error:  # compilers fail in many ways, and none is worth the run
                 if self.loss is self.eager:
                     raise
@@ -171,7 +174,8 @@ class Step:
                 self._differentiate(self.loss, self.static)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
+        # On the same stream, where the libraries have their workspaces already.
+        with torch.cuda.graph(self.graph, stream=stream):
             self.value = self._differentiate(self.loss, self.static)
         self.gradients = [parameter.grad for parameter in self.training.model.parameters()]
         self.training.compile_seconds += time.perf_counter() - start
