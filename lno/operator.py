@@ -163,7 +163,9 @@ class Operator:
             symmetries,
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress)
-        training.team.release(training.best)
+        training.team.release(training.model)
+        with training.predicting() as net:
+            trained = models_of(net)
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,
@@ -179,7 +181,7 @@ class Operator:
             **({"init": init.provenance} if init else {}),
         }
         labels = Labels.of(prepared, task)
-        return cls(models_of(training.best), kind, task, normalizers, labels, provenance)
+        return cls(trained, kind, task, normalizers, labels, provenance)
 
     @property
     def finished(self) -> bool:

@@ -9,7 +9,7 @@ Either way a run gives the curve of a single process, up to rounding.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -80,17 +80,6 @@ class Team:
         if self.split == "points":
             return 1 / self.size  # every process has the same loss
         return len(part) / len(whole)
-
-    def add_gradients(self, parameters: Iterable[nn.Parameter], weight: float) -> None:
-        """Add weighted gradients up over the processes, all in one message."""
-        given = list(parameters)
-        flat = torch.cat(
-            [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in given]
-        )
-        flat *= weight
-        dist.all_reduce(flat)
-        for parameter, part in zip(given, flat.split([p.numel() for p in given]), strict=True):
-            parameter.grad = part.view_as(parameter)
 
     def total(self, value: Tensor) -> Tensor:
         """A number added up over the processes."""

@@ -16,8 +16,8 @@ from torch import Tensor
 from lno.data import Batch
 from lno.metrics import METRICS
 from lno.training.members import Members, stack
-from lno.training.optim import SCHEDULES, set_pace
 from lno.training.samples import Samples
+from lno.training.schedules import SCHEDULES
 from lno.training.state import Point, Training
 from lno.training.step import Step
 
@@ -99,11 +99,9 @@ def train(
 def next_batch(training: Training, samples: Samples) -> tuple[Batch, float]:
     """This process's part of the next batch, encoded, and the share of its loss in that of all.
 
-    The optimisers' pace is set for it. Several members have a batch of their own each.
+    Several members have a batch of their own each.
     """
-    recipe, step, team = training.recipe, training.step, training.team
-    pace = SCHEDULES[recipe.schedule](step, training.steps, recipe.epochs)
-    set_pace(training.optimizers, recipe.rate, pace)
+    step, team = training.step, training.team
     ahead = training.samples_at(step).flatten(), training.samples_at(step + 1).flatten()
     parts = samples.batch(*ahead).split(len(training.seeds))
     drawn = [draw(training, part, g) for part, g in zip(parts, training.generators, strict=True)]
@@ -146,23 +144,21 @@ def validation_errors(training: Training) -> list[float] | None:
     """The mean relative L2 error of each member on the validation part, in physical units."""
     if training.validation is None:
         return None
-    model = training.best
-    model.eval()
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
-    for index in torch.arange(len(training.validation)).split(training.recipe.batch):
-        raw = training.validation.batch(index.numpy())
-        raw = training.task.draw(raw, training.validation.grid, generator)
-        batch = training.normalizers.encode(raw).to(training.device)
-        if isinstance(model, Members):
-            batch = batch.each(lambda values: values[None])
-        predictions = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
-        physical = training.normalizers.y.decode(predictions).view(-1, *predictions.shape[-3:])
-        errors.append(
-            torch.stack([METRICS["relative_l2"](p, raw.y, raw.query_mask) for p in physical])
-        )
-    model.train()
+    with training.predicting() as model:
+        for index in torch.arange(len(training.validation)).split(training.recipe.batch):
+            raw = training.validation.batch(index.numpy())
+            raw = training.task.draw(raw, training.validation.grid, generator)
+            batch = training.normalizers.encode(raw).to(training.device)
+            if isinstance(model, Members):
+                batch = batch.each(lambda values: values[None])
+            predictions = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
+            physical = training.normalizers.y.decode(predictions).view(-1, *predictions.shape[-3:])
+            errors.append(
+                torch.stack([METRICS["relative_l2"](p, raw.y, raw.query_mask) for p in physical])
+            )
     return torch.cat(errors, dim=1).mean(1).tolist()
 
 

@@ -18,6 +18,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.data import Batch
 
+PART = 2048  # rows of a product whose sum over them is not worth splitting
+
 
 class Members(nn.Module):
     """Models whose parameters have a leading axis, one entry a model.
@@ -40,6 +42,10 @@ class Members(nn.Module):
                 parameter.data = torch.stack([weights[name] for weights in every])
         # What the weights of one model are put into; in a list, it is no part of this module.
         self._skeleton = [copy.deepcopy(models[0]).to("meta")]
+        self._batched = [copy.deepcopy(self._skeleton[0])]
+        for layer in self._batched[0].modules():
+            if type(layer) is nn.Linear:
+                layer.__class__ = LinearInParts
 
     @property
     def config(self) -> Any:
@@ -48,7 +54,7 @@ class Members(nn.Module):
 
     def forward(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None = None) -> Tensor:
         """Predictions (k, b, q, o) of k models."""
-        skeleton, buffers = self._skeleton[0], dict(self.stacked.named_buffers())
+        skeleton, buffers = self._batched[0], dict(self.stacked.named_buffers())
         same = x_query is x  # a model computes less then, so it has to see it
 
         def one(weights: Any, x: Any, u: Any, q: Any, mask: Any) -> Tensor:
@@ -70,6 +76,32 @@ class Members(nn.Module):
             model.load_state_dict({**weights, **dict(self.stacked.named_buffers())}, assign=True)
             models.append(model.requires_grad_(True).train(self.training))
         return models
+
+
+class LinearInParts(nn.Linear):
+    """A linear layer that takes its rows in several parts.
+
+    The gradient of its weights is a sum over all rows. GPUs split such a sum in a single product,
+    but not in a batch of them, which several members make of it: a few of their cores would do it
+    all. In parts the batch is larger and the sums are shorter.
+
+    >>> layer = LinearInParts(3, 2)
+    >>> v = torch.rand(2, 4096, 3)
+    >>> torch.allclose(layer(v), nn.functional.linear(v, layer.weight, layer.bias), atol=1e-6)
+    True
+    """
+
+    def forward(self, v: Tensor) -> Tensor:
+        """V (..., i) to (..., o)."""
+        rows = v.shape[:-1].numel()
+        # The fewest equal parts of at most PART rows, if there are not too many of them.
+        least = -(-rows // PART)
+        parts = next((k for k in range(least, 8 * least) if rows % k == 0), 1)
+        if parts == 1:
+            return super().forward(v)
+        weight = self.weight.mT.expand(parts, -1, -1)
+        y = torch.bmm(v.reshape(parts, rows // parts, -1), weight).view(*v.shape[:-1], -1)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
 
 
 def count(model: nn.Module) -> int:
@@ -110,21 +142,9 @@ def stack(batches: Sequence[Batch]) -> Batch:
     )
 
 
-def clip_gradients(model: nn.Module, limit: float) -> None:
-    """Scale the gradient of each model down to the norm `limit`, where it is larger."""
-    if not isinstance(model, Members):
-        nn.utils.clip_grad_norm_(model.parameters(), limit)
-        return
-    gradients = [p.grad for p in model.parameters() if p.grad is not None]
-    norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients]).norm(dim=0)
-    factor = (limit / (norms + 1e-6)).clamp(max=1.0)
-    for g in gradients:
-        g *= factor.view(-1, *[1] * (g.ndim - 1))
-
-
 def models_of(model: nn.Module) -> list[nn.Module]:
-    """The models that a module is, each on its own."""
-    return model.unstack() if isinstance(model, Members) else [model]
+    """The models that a module is, each on its own and with weights of its own."""
+    return model.unstack() if isinstance(model, Members) else Members([model]).unstack()
 
 
 def together(models: Iterable[nn.Module]) -> nn.Module:

@@ -1,132 +1,208 @@
-"""Optimisers, and schedules as functions of the step: a run that resumes has nothing to restore."""
+"""The optimiser: all weights of a run in one buffer, updated by a few operations on all of it.
+
+What changes from step to step comes as a tensor of numbers, so that a CUDA graph can hold the
+update, which torch's optimisers do not allow where the first beta moves, as in the paper's recipe.
+The weights of several members lie in the same buffer, and Muon takes all matrices of one shape at
+once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from lno.training.members import leading_axes
-from lno.training.muon import Muon
+from lno.training.schedules import Pace
 
+ALIGNED = 64  # every weight begins at a multiple of so many numbers, where fast kernels can read it
+EPSILON = 1e-8
 MUON_RATE = 10.0  # Muon's updates have unit size, so its rate is larger than AdamW's
+MUON_MOMENTUM = 0.95
+# Muon's quintic, which pulls singular values to one in five applications; its authors' numbers.
+QUINTIC, APPLICATIONS = (3.4445, -4.7750, 2.0315), 5
 
 
-class Pace(NamedTuple):
-    """What a schedule says of a step: a factor of the peak rate, and the first beta if it moves."""
+@dataclass(frozen=True)
+class Rule:
+    """An optimiser by its numbers.
 
-    rate: float
-    beta: float | None = None
-
-
-def onecycle(step: int, steps: int, epochs: int) -> Pace:
-    """Up from 1e-4 of the peak in a fifth of the steps, then down to 1e-8; beta 0.95 → 0.85 → 0.95.
-
-    Smith & Topin's policy with the numbers of the paper's code, step for step that of torch.
-
-    >>> [f"{onecycle(k, 100, 1).rate:.2g}" for k in (0, 19, 99)]
-    ['0.0001', '1', '1e-08']
+    Args:
+        betas: of the running means of the gradient and of its square.
+        coupled: weight decay is a part of the gradient (Adam), not of the update (AdamW).
+        muon: matrices with more than 16 rows and columns follow Muon, all else AdamW.
     """
-    top, last = 0.2 * steps - 1, steps - 1
-    if step <= top and top > 0:
-        return Pace(_cosine(1e-4, 1.0, step / top), _cosine(0.95, 0.85, step / top))
-    share = (step - max(top, 0)) / max(last - max(top, 0), 1)
-    return Pace(_cosine(1.0, 1e-8, share), _cosine(0.85, 0.95, share))
+
+    betas: tuple[float, float]
+    coupled: bool = False
+    muon: bool = False
 
 
-def step_decay(step: int, steps: int, epochs: int) -> Pace:
-    """×0.7 every 50 epochs, the paper's for inverse problems.
-
-    >>> [step_decay(k, 100, 100).rate for k in (0, 49, 50)]
-    [1.0, 1.0, 0.7]
-    """
-    return Pace(0.7 ** (step * epochs // steps // 50))
-
-
-def cosine(step: int, steps: int, epochs: int) -> Pace:
-    """A linear warm-up over a twentieth of the steps, then half a cosine down to zero.
-
-    >>> [round(cosine(k, 100, 1).rate, 3) for k in (0, 4, 99)]
-    [0.2, 1.0, 0.0]
-    """
-    warm = max(1, steps // 20)
-    if step < warm:
-        return Pace((step + 1) / warm)
-    return Pace(_cosine(1.0, 0.0, (step - warm + 1) / (steps - warm)))
-
-
-def constant(step: int, steps: int, epochs: int) -> Pace:
-    """The peak rate, always."""
-    return Pace(1.0)
-
-
-SCHEDULES: dict[str, Callable[[int, int, int], Pace]] = {
-    "onecycle": onecycle,
-    "step": step_decay,
-    "cosine": cosine,
-    "constant": constant,
+OPTIMIZERS = {
+    "adamw": Rule((0.9, 0.99)),  # the betas of the paper's code
+    "adam": Rule((0.9, 0.999), coupled=True),
+    "muon": Rule((0.9, 0.99), muon=True),
 }
 
 
-def adamw(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
-    """AdamW with the betas of the paper's code."""
-    groups = _groups(model.parameters(), weight_decay, decay_all, leading_axes(model))
-    return [torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.99), fused=True)]
+class Optimizer:
+    """Adam, AdamW or Muon for all weights of a model, and their running mean.
+
+    The model's parameters become parts of one buffer. A step is
+
+        optimizer.gather()                        what the backward pass left
+        optimizer.update(optimizer.numbers(...))  with numbers on the device
+
+    >>> model = nn.Linear(3, 2)
+    >>> optimizer = Optimizer(model, OPTIMIZERS["adamw"], weight_decay=0.1)
+    >>> model(torch.ones(1, 3)).sum().backward()
+    >>> optimizer.gather()
+    >>> before = model.bias.detach().clone()
+    >>> optimizer.update(optimizer.numbers(0, 1e-3, Pace(1.0)))
+    >>> (model.bias - before).tolist()
+    [-0.0010000000474974513, -0.0010000000474974513]
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        rule: Rule,
+        weight_decay: float = 0.0,
+        decay_all: bool = True,
+        ema: float | None = None,
+    ) -> None:
+        self.model, self.rule, self.weight_decay, self.ema = model, rule, weight_decay, ema
+        self.lead = leading_axes(model)
+        decayed, plain, matrices = self._groups(decay_all)
+        self.parameters = [*decayed, *plain, *(p for same in matrices for p in same)]
+        ends = list(accumulate((_room(p) for p in self.parameters), initial=0))
+        self.decayed = slice(0, ends[len(decayed)])
+        self.by_adam = slice(0, ends[len(decayed) + len(plain)])
+        like = self.parameters[0]
+        self.values, self.gradient, self.first, self.second = (
+            torch.zeros(ends[-1], dtype=like.dtype, device=like.device) for _ in range(4)
+        )
+        self.gradients = []  # the part of the buffer that belongs to each parameter
+        for p, start in zip(self.parameters, ends, strict=False):
+            part = slice(start, start + p.numel())
+            self.gradients.append(self.gradient[part].view_as(p))
+            p.data = self.values[part].view_as(p).copy_(p.data)
+        self.matrices = []  # values, gradients and momenta of all matrices of one shape
+        start = self.by_adam.stop
+        for same in matrices:
+            p, stop = same[0], start + len(same) * _room(same[0])
+            self.matrices.append(
+                [
+                    buffer[start:stop].view(len(same), -1)[:, : p.numel()].unflatten(1, p.shape)
+                    for buffer in (self.values, self.gradient, self.first)
+                ]
+            )
+            start = stop
+        self.mean = None if ema is None else self.values.clone()
+
+    def numbers(self, step: int, rate: float, pace: Pace) -> Tensor:
+        """What decides the update of a step (counted from 0), on the CPU."""
+        beta, square_beta = self.rule.betas
+        beta = beta if pace.beta is None else pace.beta
+        rate = rate * pace.rate
+        forget = 1.0 if step == 0 else 1 - (self.ema or 0.0)
+        correction = math.sqrt(1 - square_beta ** (step + 1))
+        numbers = (rate, 1 - beta, rate / (1 - beta ** (step + 1)), 1 / correction, forget)
+        return torch.tensor(numbers, dtype=self.values.dtype)
+
+    def gather(self) -> None:
+        """Bring the gradients of the model into the buffer; a missing one is zero."""
+        targets, sources = [], []
+        for g, p in zip(self.gradients, self.parameters, strict=True):
+            if p.grad is None:
+                g.zero_()
+            else:
+                targets.append(g)
+                sources.append(p.grad)
+        if targets:
+            torch._foreach_copy_(targets, sources)
+
+    def clip(self, limit: float) -> None:
+        """Scale the gradient of each member down to the norm `limit`, where it is larger."""
+        if self.lead == 0:
+            norm = torch.linalg.vector_norm(self.gradient)
+            self.gradient.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+            return
+        norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients])
+        factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
+        for g in self.gradients:
+            g.mul_(factor.view(-1, *[1] * (g.ndim - 1)))
+
+    @torch.no_grad()
+    def update(self, numbers: Tensor) -> None:
+        """Change the weights by the gathered gradient."""
+        rate, new, size, correction, forget = numbers.unbind()
+        decay, part = self.weight_decay, self.by_adam
+        p, g, m, v = (b[part] for b in (self.values, self.gradient, self.first, self.second))
+        if decay and self.rule.coupled:
+            g[self.decayed].add_(p[self.decayed], alpha=decay)
+        elif decay:
+            p[self.decayed].mul_(1 - rate * decay)
+        m.lerp_(g, new)
+        v.mul_(self.rule.betas[1]).addcmul_(g, g, value=1 - self.rule.betas[1])
+        p.sub_((m * size).div_(v.sqrt().mul_(correction).add_(EPSILON)))
+        for p, g, m in self.matrices:
+            m.lerp_(g, 1 - MUON_MOMENTUM)
+            rows, columns = p.shape[-2:]
+            larger = MUON_RATE * math.sqrt(max(1, rows / columns))
+            if decay:
+                p.mul_(1 - rate * (MUON_RATE * decay))
+            p.sub_(orthogonal(g.lerp(m, MUON_MOMENTUM)).mul_(rate * larger))
+        if self.mean is not None:
+            self.mean.lerp_(self.values, forget)
+
+    def state(self) -> Iterator[tuple[str, Tensor]]:
+        """The tensors that a run needs to go on, besides the weights."""
+        yield "first", self.first
+        yield "second", self.second
+        if self.mean is not None:
+            yield "mean", self.mean
+
+    def _groups(
+        self, decay_all: bool
+    ) -> tuple[list[nn.Parameter], list[nn.Parameter], list[list[nn.Parameter]]]:
+        """Parameters that decay, that do not (norms and biases), and Muon's matrices by shape."""
+        matrices: dict[tuple[int, ...], list[nn.Parameter]] = {}
+        decayed, plain = [], []
+        for p in self.model.parameters():
+            shape = p.shape[self.lead :]
+            if self.rule.muon and len(shape) == 2 and min(shape) > 16:
+                matrices.setdefault(tuple(shape), []).append(p)
+            elif decay_all or len(shape) >= 2:
+                decayed.append(p)
+            else:
+                plain.append(p)
+        return decayed, plain, list(matrices.values())
 
 
-def adam(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
-    """Adam, its weight decay a part of the gradient."""
-    groups = _groups(model.parameters(), weight_decay, decay_all, leading_axes(model))
-    return [torch.optim.Adam(groups, lr=rate, fused=True)]
+def _room(parameter: Tensor) -> int:
+    """Numbers that a parameter takes up in the buffer."""
+    return -(-parameter.numel() // ALIGNED) * ALIGNED
 
 
-def muon(model: nn.Module, rate: float, weight_decay: float, decay_all: bool) -> list[Optimizer]:
-    """Muon for matrices with more than 16 rows and columns, AdamW for all else."""
-    lead = leading_axes(model)
-    matrices = [p for p in model.parameters() if p.ndim == lead + 2 and min(p.shape[lead:]) > 16]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in chosen]
-    rest = _groups(others, weight_decay, decay_all, lead)
-    optimizers: list[Optimizer] = [torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.99), fused=True)]
-    if matrices:
-        optimizers.append(Muon(matrices, MUON_RATE * rate, weight_decay))
-    return optimizers
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Approximately U Vᵀ of each matrix U Σ Vᵀ (..., rows, columns), by Newton–Schulz.
 
-
-OPTIMIZERS: dict[str, Callable[[nn.Module, float, float, bool], list[Optimizer]]] = {
-    "adamw": adamw,
-    "adam": adam,
-    "muon": muon,
-}
-
-
-def set_pace(optimizers: list[Optimizer], rate: float, pace: Pace) -> None:
-    """Set rate and beta of all groups for the step to come."""
-    for optimizer in optimizers:
-        factor = MUON_RATE if isinstance(optimizer, Muon) else 1.0
-        for group in optimizer.param_groups:
-            group["lr"] = rate * pace.rate * factor
-            if pace.beta is not None and "betas" in group:
-                group["betas"] = (pace.beta, group["betas"][1])
-
-
-def _groups(
-    parameters: Iterable[Tensor], weight_decay: float, decay_all: bool, lead: int
-) -> list[dict]:
-    """Parameters with and without decay: norms and biases have one axis after the leading ones."""
-    given = list(parameters)
-    if decay_all:
-        return [{"params": given, "weight_decay": weight_decay}]
-    flat = [p for p in given if p.ndim < lead + 2]
-    return [
-        {"params": [p for p in given if p.ndim >= lead + 2], "weight_decay": weight_decay},
-        {"params": flat, "weight_decay": 0.0},
-    ]
-
-
-def _cosine(start: float, end: float, share: float) -> float:
-    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2
+    In bfloat16 where the matrices are in single precision: the iteration forgives rounding.
+    """
+    a, b, c = QUINTIC
+    x = matrices.to(torch.bfloat16) if matrices.dtype == torch.float32 else matrices
+    tall = x.shape[-2] > x.shape[-1]
+    x = x.mT if tall else x
+    shape = x.shape
+    x = x.reshape(-1, *shape[-2:])
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
+    for _ in range(APPLICATIONS):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    x = x.view(shape)
+    return (x.mT if tall else x).to(matrices.dtype)

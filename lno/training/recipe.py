@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from lno.config import require_count, require_range
 from lno.metrics import METRICS
-from lno.training.optim import OPTIMIZERS, SCHEDULES
+from lno.training.optim import OPTIMIZERS
+from lno.training.schedules import SCHEDULES
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ with the same bits on the same hardware.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,6 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from lno.data import Fields
 from lno.data.normalize import Normalizers
@@ -28,7 +27,7 @@ from lno.files import replacing, require_signature
 from lno.tasks import Task
 from lno.training.distributed import ALONE, Team
 from lno.training.members import count
-from lno.training.optim import OPTIMIZERS
+from lno.training.optim import OPTIMIZERS, Optimizer
 from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
@@ -105,12 +104,10 @@ class Training:
         self.seeds = range(self.seed, self.seed + count(self.model))
         self.generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
-        self.optimizers: list[Optimizer] = OPTIMIZERS[recipe.optimizer](
-            self.model, recipe.rate, recipe.weight_decay, recipe.decay_all
+        rule = OPTIMIZERS[recipe.optimizer]
+        self.optimizer = Optimizer(
+            self.model, rule, recipe.weight_decay, recipe.decay_all, recipe.ema
         )
-        self.mean: AveragedModel | None = None
-        if recipe.ema is not None:
-            self.mean = AveragedModel(self.model, multi_avg_fn=get_ema_multi_avg_fn(recipe.ema))
 
     @property
     def steps_per_epoch(self) -> int:
@@ -122,10 +119,20 @@ class Training:
         """Steps of the whole run."""
         return self.recipe.epochs * self.steps_per_epoch
 
-    @property
-    def best(self) -> nn.Module:
-        """The model to predict with: the running mean of the weights where there is one."""
-        return self.model if self.mean is None else self.mean.module
+    @contextmanager
+    def predicting(self) -> Iterator[nn.Module]:
+        """The model to predict with: inside, its weights are their running mean if there is one."""
+        values, mean = self.optimizer.values, self.optimizer.mean
+        kept = None if mean is None else values.clone()
+        if mean is not None:
+            values.copy_(mean)
+        self.model.eval()
+        try:
+            yield self.model
+        finally:
+            self.model.train()
+            if kept is not None:
+                values.copy_(kept)
 
     @property
     def full(self) -> bool:
@@ -154,11 +161,7 @@ class Training:
     def save(self, folder: str | Path, identity: dict[str, Any]) -> Path:
         """Write a checkpoint, atomically, and remove all but the last two."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        if self.mean is not None:
-            tensors |= {f"mean.{k}": v for k, v in self.mean.state_dict().items()}
-        for k, optimizer in enumerate(self.optimizers):
-            for index, entries in optimizer.state_dict()["state"].items():
-                tensors |= {f"optimizer.{k}.{index}.{name}": v for name, v in entries.items()}
+        tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
         tensors |= {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
         told = {key: getattr(self, key) for key in KEPT}
         told["curve"] = [asdict(point) for point in self.curve]
@@ -187,19 +190,10 @@ class Training:
         return None
 
     def _restore(self, told: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {k[len(prefix) :]: v for k, v in tensors.items() if k.startswith(prefix)}
-
-        self.model.load_state_dict(part("model."))
-        if self.mean is not None:
-            self.mean.load_state_dict(part("mean."))
-        for k, optimizer in enumerate(self.optimizers):
-            state: dict[int, dict[str, Tensor]] = {}
-            for name, value in part(f"optimizer.{k}.").items():
-                index, _, entry = name.partition(".")
-                state.setdefault(int(index), {})[entry] = value
-            groups = optimizer.state_dict()["param_groups"]
-            optimizer.load_state_dict({"state": state, "param_groups": groups})
+        weights = {k.removeprefix("model."): v for k, v in tensors.items() if k[:6] == "model."}
+        self.model.load_state_dict(weights)
+        for name, values in self.optimizer.state():
+            values.copy_(tensors[f"optimizer.{name}"])
         for k, generator in enumerate(self.generators):
             generator.set_state(tensors[f"generator.{k}"])
         for key in KEPT:

@@ -14,12 +14,12 @@ from torch._functorch import config as functorch
 from lno.data import Batch
 from lno.metrics import METRICS
 from lno.training.distributed import METRICS_OF_PARTS
-from lno.training.members import clip_gradients
 from lno.training.precision import half_where_free, matrix_products
+from lno.training.schedules import SCHEDULES
 from lno.training.state import Training
 
 COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
-KEPT_ACTIVATIONS = 0.6  # of what a backward pass needs; the compiler computes the rest again
+KEPT_ACTIVATIONS = 0.4  # of what a backward pass needs; the compiler computes the rest again
 Loss = Callable[..., Tensor]
 
 
@@ -89,26 +89,25 @@ def compiled(function: Loss) -> Loss:
 class Step:
     """One step on an encoded batch, as fast as the device allows.
 
-    On CUDA the loss is compiled where the run is long enough, and forward and backward pass are
-    captured as one graph for the first batch of full size; batches of other shapes run eagerly. The
-    optimisers run outside of the graph: their few launches hide behind the graph's work, and rates,
-    betas, clipping and any optimiser stay ordinary code.
+    On CUDA the loss is compiled where the run is long enough, and the whole step, from the batch to
+    the new weights, is captured as one graph for the first batch of full size and replayed; batches
+    of other shapes run eagerly. Several processes add their gradients up between two halves of it,
+    of which the graph is the first.
     """
 
     def __init__(self, training: Training) -> None:
         self.training = training
         self.on_gpu = training.device.type == "cuda"
+        self.alone = training.team.size == 1
         # By points, processes talk to each other in the middle of the forward pass.
-        self.capturable = self.on_gpu and not (
-            training.team.size > 1 and training.team.split == "points"
-        )
+        self.capturable = self.on_gpu and (self.alone or training.team.split == "samples")
         self.eager = self.loss = loss_function(training)
         if self.capturable and training.steps >= COMPILE_FROM:
             self.loss = compiled(self.eager)
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.static: Batch | None = None  # what the graph reads
-        self.value = torch.zeros(0)  # what it writes
-        self.gradients: list[Tensor | None] = []
+        self.static: Batch | None = None  # what the graph reads,
+        self.numbers = self._numbers().to(training.device)  # of the update, as well,
+        self.value = torch.zeros(0)  # and what it writes
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
         """Take the step; returns the loss of each member, a tensor on the device.
@@ -121,39 +120,48 @@ class Step:
             return self._step(batch, weight)
 
     def _step(self, batch: Batch, weight: float) -> Tensor:
-        training, team = self.training, self.training.team
-        if self.capturable and self.graph is None and training.full:
+        self.numbers.copy_(self._numbers(), non_blocking=True)
+        if self.capturable and self.graph is None and self.training.full:
             self._capture(batch)
-        if self.graph is not None and self.static is not None and _alike(batch, self.static):
+        captured = self.static is not None and _alike(batch, self.static)
+        if self.graph is not None and self.static is not None and captured:
             _copy(batch, self.static)
             self.graph.replay()
-            for parameter, gradient in zip(
-                training.model.parameters(), self.gradients, strict=True
-            ):
-                parameter.grad = gradient
             value = self.value.clone()
         else:
             value = self._differentiate(self.eager if self.on_gpu else self.loss, batch)
-        if team.size > 1:
-            team.add_gradients(training.model.parameters(), weight)
-            value = team.total(value * weight)
-        if training.recipe.clip is not None:
-            clip_gradients(training.model, training.recipe.clip)
-        for optimizer in training.optimizers:
-            optimizer.step()
-        if training.mean is not None:
-            training.mean.update_parameters(training.model)
+        if not self.alone:
+            gradient = self.training.optimizer.gradient.mul_(weight)
+            self.training.team.total(gradient)
+            value = self.training.team.total(value * weight)
+        if not (captured and self.alone):
+            self._update()
         return value
 
+    def _numbers(self) -> Tensor:
+        training, recipe = self.training, self.training.recipe
+        pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
+        return training.optimizer.numbers(training.step, recipe.rate, pace)
+
     def _differentiate(self, loss: Loss, batch: Batch) -> Tensor:
+        """The loss, its gradient being gathered in the optimiser."""
+        optimizer = self.training.optimizer
         # Gradients are made anew, so that those of a graph are written, not added to.
-        for parameter in self.training.model.parameters():
+        for parameter in optimizer.parameters:
             parameter.grad = None
         if batch.u.shape[-3] == 0:  # fewer samples than processes
+            optimizer.gather()
             return batch.u.new_zeros(batch.u.shape[:-3])
         value = loss(batch)
         value.sum().backward()  # each member's weights see its own loss alone
+        optimizer.gather()
         return value.detach()
+
+    def _update(self) -> None:
+        optimizer, limit = self.training.optimizer, self.training.recipe.clip
+        if limit is not None:
+            optimizer.clip(limit)
+        optimizer.update(self.numbers)
 
     def _capture(self, batch: Batch) -> None:
         start = time.perf_counter()
@@ -170,14 +178,15 @@ class Step:
                 first = str(error).strip().splitlines()[:1]
                 warnings.warn(f"training goes on uncompiled: {first}", stacklevel=2)
                 self.loss = self.eager
-            for _ in range(3):
+            for _ in range(2):
                 self._differentiate(self.loss, self.static)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         # On the same stream, where the libraries have their workspaces already.
         with torch.cuda.graph(self.graph, stream=stream):
             self.value = self._differentiate(self.loss, self.static)
-        self.gradients = [parameter.grad for parameter in self.training.model.parameters()]
+            if self.alone:
+                self._update()
         self.training.compile_seconds += time.perf_counter() - start
 
 

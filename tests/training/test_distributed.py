@@ -56,6 +56,7 @@ def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor
     for batch in batches(kind):
         mine = training.team.share(batch)
         losses.append(float(step(mine, training.team.weight(batch, mine))))
+        training.step += 1
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 
 

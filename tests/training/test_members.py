@@ -16,8 +16,7 @@ from lno.models import LNO, LNOConfig
 from lno.models import lno as definition
 from lno.training import step as steps
 from lno.training.loop import next_batch
-from lno.training.members import Members, models_of
-from lno.training.muon import Muon, orthogonal
+from lno.training.members import LinearInParts, Members, models_of
 from lno.training.samples import Samples
 from lno.training.state import Training
 
@@ -75,10 +74,11 @@ def test_each_member_is_the_model_of_its_seed(case: str, monkeypatch: pytest.Mon
             batch, weight = next_batch(training, samples)
             losses.append(step(double(batch), weight))
             training.step += 1
-        weights = [
-            torch.cat([p.detach().flatten() for p in m.parameters()])
-            for m in models_of(training.best)
-        ]
+        with training.predicting() as predicts:
+            weights = [
+                torch.cat([p.detach().flatten() for p in m.parameters()])
+                for m in models_of(predicts)
+            ]
         return torch.stack(losses), weights
 
     losses, together = trained(models(K, 5), 5)
@@ -144,29 +144,12 @@ def test_the_number_of_members_is_checked(line_fields: Fields) -> None:
         Operator.fit(line_fields, members=0)
 
 
-# -- Muon ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("shape", [(20, 20), (40, 24), (24, 40)])
-def test_muon_is_torchs_step_for_step(shape: tuple[int, int]) -> None:
+def test_a_layer_in_parts_is_the_layer() -> None:
     torch.manual_seed(0)
-    start = torch.randn(3, *shape)
-    ours = torch.nn.Parameter(start.clone())
-    theirs = [torch.nn.Parameter(w.clone()) for w in start]
-    muon = Muon([ours], lr=0.02, weight_decay=0.1)
-    torchs = torch.optim.Muon(theirs, lr=0.02, weight_decay=0.1)
-    for _ in range(5):
-        gradient = torch.randn(3, *shape)
-        ours.grad = gradient.clone()
-        for p, g in zip(theirs, gradient, strict=True):
-            p.grad = g.clone()
-        muon.step()
-        torchs.step()
-    moved = (ours - start).norm()
-    assert (ours - torch.stack([p.detach() for p in theirs])).norm() < 0.02 * moved  # bfloat16
-
-
-def test_orthogonal_brings_singular_values_near_one() -> None:
-    torch.manual_seed(0)
-    values = torch.linalg.svdvals(orthogonal(torch.randn(4, 30, 50, dtype=torch.float64)))
-    assert 0.6 < values.min() < values.max() < 1.3
+    layer = LinearInParts(3, 2).double()
+    for rows in (1, 2 * 2048, 3 * 1999, 2 * 104729):  # the last is twice a prime: two parts
+        v = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
+        whole = torch.nn.functional.linear(v, layer.weight, layer.bias)
+        torch.testing.assert_close(layer(v), whole)
+        a, b = (torch.autograd.grad(y.sin().sum(), (v, layer.weight)) for y in (layer(v), whole))
+        torch.testing.assert_close(a, b)

@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
-from lno.training.optim import OPTIMIZERS, SCHEDULES, Pace, onecycle, set_pace
+from lno.training.optim import OPTIMIZERS
+from lno.training.schedules import SCHEDULES, onecycle
 
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 EVERYTHING = Recipe(
@@ -59,19 +60,6 @@ def test_every_optimiser_lowers_the_loss(name: str, line_fields: Fields) -> None
     )
     curve = operator.provenance["curve"]
     assert curve[-1]["error"] < 0.5 * curve[0]["error"]
-
-
-def test_muon_takes_hidden_matrices_and_adamw_the_rest() -> None:
-    model = nn.Sequential(nn.Linear(2, 32), nn.LayerNorm(32), nn.Linear(32, 32), nn.Linear(32, 1))
-    rest, matrices = OPTIMIZERS["muon"](model, 1e-3, 0.1, False)
-    assert [tuple(p.shape) for g in matrices.param_groups for p in g["params"]] == [(32, 32)]
-    decayed, flat = rest.param_groups
-    assert {p.ndim for p in decayed["params"]} == {2}
-    assert {p.ndim for p in flat["params"]} == {1}
-    assert flat["weight_decay"] == 0.0
-    set_pace([rest, matrices], 1e-3, Pace(0.5, 0.8))
-    assert [o.param_groups[0]["lr"] for o in (rest, matrices)] == pytest.approx([5e-4, 5e-3])
-    assert decayed["betas"] == (0.8, 0.99)
 
 
 def test_a_running_mean_predicts_where_there_is_one(line_fields: Fields) -> None:

@@ -1,0 +1,67 @@
+"""Schedules as functions of the step: a run that resumes has nothing to restore."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Pace(NamedTuple):
+    """What a schedule says of a step: a factor of the peak rate, and the first beta if it moves."""
+
+    rate: float
+    beta: float | None = None
+
+
+def onecycle(step: int, steps: int, epochs: int) -> Pace:
+    """Up from 1e-4 of the peak in a fifth of the steps, then down to 1e-8; beta 0.95 → 0.85 → 0.95.
+
+    Smith & Topin's policy with the numbers of the paper's code, step for step that of torch.
+
+    >>> [f"{onecycle(k, 100, 1).rate:.2g}" for k in (0, 19, 99)]
+    ['0.0001', '1', '1e-08']
+    """
+    top, last = 0.2 * steps - 1, steps - 1
+    if step <= top and top > 0:
+        return Pace(_cosine(1e-4, 1.0, step / top), _cosine(0.95, 0.85, step / top))
+    share = (step - max(top, 0)) / max(last - max(top, 0), 1)
+    return Pace(_cosine(1.0, 1e-8, share), _cosine(0.85, 0.95, share))
+
+
+def step_decay(step: int, steps: int, epochs: int) -> Pace:
+    """×0.7 every 50 epochs, the paper's for inverse problems.
+
+    >>> [step_decay(k, 100, 100).rate for k in (0, 49, 50)]
+    [1.0, 1.0, 0.7]
+    """
+    return Pace(0.7 ** (step * epochs // steps // 50))
+
+
+def cosine(step: int, steps: int, epochs: int) -> Pace:
+    """A linear warm-up over a twentieth of the steps, then half a cosine down to zero.
+
+    >>> [round(cosine(k, 100, 1).rate, 3) for k in (0, 4, 99)]
+    [0.2, 1.0, 0.0]
+    """
+    warm = max(1, steps // 20)
+    if step < warm:
+        return Pace((step + 1) / warm)
+    return Pace(_cosine(1.0, 0.0, (step - warm + 1) / (steps - warm)))
+
+
+def constant(step: int, steps: int, epochs: int) -> Pace:
+    """The peak rate, always."""
+    return Pace(1.0)
+
+
+SCHEDULES: dict[str, Callable[[int, int, int], Pace]] = {
+    "onecycle": onecycle,
+    "step": step_decay,
+    "cosine": cosine,
+    "constant": constant,
+}
+
+
+def _cosine(start: float, end: float, share: float) -> float:
+    return end + (start - end) * (1 + math.cos(math.pi * share)) / 2

@@ -1,0 +1,110 @@
+"""The optimiser against torch's own, and what it does with several kinds of weights."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from lno.training.optim import OPTIMIZERS, Optimizer, Rule, orthogonal
+from lno.training.schedules import Pace, onecycle
+
+
+def network(seed: int = 0, dtype: torch.dtype = torch.float32) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(
+        nn.Linear(2, 40), nn.LayerNorm(40), nn.Linear(40, 24), nn.Linear(24, 40), nn.Linear(40, 1)
+    ).to(dtype)
+
+
+def differentiate(model: nn.Module, step: int) -> None:
+    generator = torch.Generator().manual_seed(step)
+    like = next(model.parameters())
+    x = torch.randn(16, 2, generator=generator).to(like.dtype)
+    model.zero_grad()
+    (model(x) - x[:, :1].sin()).square().mean().backward()
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam"])
+@pytest.mark.parametrize("decay_all", [True, False])
+def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> None:
+    """With a beta that moves, as in the paper's recipe."""
+    ours, theirs = network(dtype=torch.float64), network(dtype=torch.float64)
+    rule = OPTIMIZERS[name]
+    optimizer = Optimizer(ours, rule, 0.1, decay_all)
+    groups = [
+        {"params": [p for p in theirs.parameters() if p.ndim > 1], "weight_decay": 0.1},
+        {
+            "params": [p for p in theirs.parameters() if p.ndim == 1],
+            "weight_decay": 0.1 if decay_all else 0.0,
+        },
+    ]
+    cls = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+    torchs = cls(groups, lr=1.0, betas=rule.betas)
+    for step in range(30):
+        pace = onecycle(step, 30, 1)
+        for group in torchs.param_groups:
+            group.update(lr=1e-2 * pace.rate, betas=(pace.beta, rule.betas[1]))
+        differentiate(ours, step)
+        optimizer.gather()
+        optimizer.update(optimizer.numbers(step, 1e-2, pace))
+        differentiate(theirs, step)
+        torchs.step()
+    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
+
+
+def test_muon_is_torchs_for_matrices_and_adamw_for_the_rest() -> None:
+    ours, theirs = network(), network()
+    optimizer = Optimizer(ours, OPTIMIZERS["muon"], 0.1)
+    matrices = [p for p in theirs.parameters() if p.ndim == 2 and min(p.shape) > 16]
+    assert len(matrices) == 2
+    rest = [p for p in theirs.parameters() if all(p is not q for q in matrices)]
+    torchs = [
+        torch.optim.Muon(matrices, lr=1e-2, weight_decay=0.1),
+        torch.optim.AdamW(rest, lr=1e-3, betas=(0.9, 0.99), weight_decay=0.1),
+    ]
+    start = torch.cat([p.detach().flatten() for p in ours.parameters()])
+    for step in range(8):
+        for model in (ours, theirs):
+            differentiate(model, step)
+        optimizer.gather()
+        optimizer.update(optimizer.numbers(step, 1e-3, Pace(1.0)))
+        for each in torchs:
+            each.step()
+    a, b = (torch.cat([p.detach().flatten() for p in m.parameters()]) for m in (ours, theirs))
+    assert (a - b).norm() < 0.02 * (a - start).norm()  # rounded to bfloat16 on the way
+
+
+def test_orthogonal_brings_singular_values_near_one() -> None:
+    torch.manual_seed(0)
+    for shape in ((4, 30, 50), (2, 3, 50, 30)):
+        values = torch.linalg.svdvals(orthogonal(torch.randn(shape, dtype=torch.float64)))
+        assert 0.6 < values.min() < values.max() < 1.3
+
+
+def test_clipping_is_torchs() -> None:
+    ours, theirs = network(), network()
+    optimizer = Optimizer(ours, OPTIMIZERS["adamw"])
+    for limit in (1e-3, 1e3):
+        for model in (ours, theirs):
+            differentiate(model, 0)
+        optimizer.gather()
+        optimizer.clip(limit)
+        nn.utils.clip_grad_norm_(theirs.parameters(), limit)
+        for p, g in zip(optimizer.parameters, optimizer.gradients, strict=True):
+            name = next(n for n, q in ours.named_parameters() if q is p)
+            torch.testing.assert_close(g, theirs.get_parameter(name).grad)
+
+
+def test_a_parameter_without_a_gradient_stays() -> None:
+    model = network()
+    optimizer = Optimizer(model, Rule((0.9, 0.99)))
+    before = model[0].weight.detach().clone()
+    differentiate(model, 0)
+    optimizer.gather()
+    model[0].weight.grad = None
+    optimizer.gather()
+    optimizer.update(optimizer.numbers(0, 1e-2, Pace(1.0)))
+    assert torch.equal(model[0].weight, before)
+    assert not torch.equal(model[4].weight, network()[4].weight)
