@@ -23,6 +23,7 @@ from lno.training.step import Step
 
 LOOK = 50  # steps of a GPU between looks at the loss
 EVALUATIONS = 25  # how often a run looks at its validation error
+POINTS = 16_384  # of validation samples at once
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,10 @@ def validation_errors(training: Training) -> list[float] | None:
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
+    points = len(training.validation[0].x_query)
+    size = max(training.recipe.batch, POINTS // points)
     with training.predicting() as model:
-        for index in torch.arange(len(training.validation)).split(training.recipe.batch):
+        for index in torch.arange(len(training.validation)).split(size):
             raw = training.validation.batch(index.numpy())
             raw = training.task.draw(raw, training.validation.grid, generator)
             batch = training.normalizers.encode(raw).to(training.device)
