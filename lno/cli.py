@@ -120,9 +120,13 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Decides weights, order and draws.")] = 0,
+    members: Annotated[int, typer.Option(min=1, help="Models to train at once, an ensemble.")] = 1,
     split: Annotated[
         str, typer.Option(help="Under torchrun: share out samples or points.")
     ] = "samples",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write the curve for TensorBoard too.")
+    ] = False,
 ) -> None:
     """Train an operator. Ctrl-C saves the run; --resume continues it with the same bits.
 
@@ -141,7 +145,9 @@ def train(
         minutes=minutes,
         device=device,
         seed=seed,
+        members=members,
         split=split,
+        tensorboard=tensorboard,
     )
     if not leads():
         return

@@ -105,6 +105,7 @@ class Operator:
         precision: str = "auto",
         split: str = "samples",
         symmetries: Sequence[Symmetry] = (),
+        tensorboard: bool = False,
     ) -> Operator:
         """Train an operator.
 
@@ -131,6 +132,7 @@ class Operator:
                 sample.
             symmetries: of the problem, like `Darcy.symmetries`: training sees random images of the
                 samples under them. For data on one square grid.
+            tensorboard: write the learning curve into `folder`/tensorboard as well.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
@@ -162,7 +164,7 @@ class Operator:
             join(split, where),
             symmetries,
         )
-        finished = run(training, kind, used.hash, folder, resume, minutes, progress)
+        finished = run(training, kind, used.hash, folder, resume, minutes, progress, tensorboard)
         training.team.release(training.model)
         with training.predicting() as net:
             trained = models_of(net)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from lno.data import Fields
 from lno.problems import PROBLEMS
 from lno.problems.make import identity, make_file
 from lno.training.device import pick_solver_device
+from lno.training.distributed import leads
 from lno.training.progress import progress
 
 
@@ -61,6 +63,8 @@ def dataset(
     samples = chosen.train + chosen.test
     made = PROBLEMS[problem](**chosen.parameters)
     path = cache_folder() / f"{problem}-{samples}-{identity(made, 0, where)}.h5"
+    while not path.exists() and not leads():
+        time.sleep(0.5)  # the first process makes it; should it fail, torchrun ends all of them
     if path.exists():
         fields = Fields.load(path)
     else:

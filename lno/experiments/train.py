@@ -54,7 +54,9 @@ def train(
     minutes: float | None = None,
     device: str = "auto",
     seed: int = 0,
+    members: int = 1,
     split: str = "samples",
+    tensorboard: bool = False,
 ) -> tuple[Operator, dict[str, float]]:
     """Train on a problem's data set or on a data file; returns the operator and its test errors.
 
@@ -67,7 +69,9 @@ def train(
         minutes: stop after so many minutes of training, ready to resume.
         device: as in `Operator.fit`.
         seed: as in `Operator.fit`.
+        members: as in `Operator.fit`.
         split: as in `Operator.fit`.
+        tensorboard: as in `Operator.fit`.
     """
     if preset not in PRESETS:
         raise ValueError(f"no preset {preset!r}: expected one of {', '.join(PRESETS)}")
@@ -83,7 +87,9 @@ def train(
         folder=out,
         resume=resume,
         minutes=minutes,
+        members=members,
         split=split,
+        tensorboard=tensorboard,
     )
     operator.provenance["test"] = {"source": source, "preset": preset}
     if leads():

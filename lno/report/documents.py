@@ -98,16 +98,56 @@ def accuracy_table(results: Path) -> str:
     return "\n".join([*rows, "", note])
 
 
+def training_step_table(results: Path) -> str:
+    """Time and memory of a training step beside plain PyTorch."""
+    content = json.loads((results / "benchmarks" / "training_step.json").read_text())
+    rows = [
+        "| case | points | plain | tf32 | mixed | memory: plain, tf32, mixed |",
+        "|---|---|---|---|---|---|",
+    ]
+    together = []
+    for r in content["rows"]:
+        fast = [f"{r[f'{k}_ms']:.2f} ms, {r['plain_ms'] / r[f'{k}_ms']:.1f}×" for k in FAST]
+        memory = ", ".join(f"{r[f'{k}_gb']:.2f}" for k in ("plain", *FAST))
+        cells = [r["case"], f"{r['points']:,}", f"{r['plain_ms']:.1f} ms", *fast, f"{memory} GB"]
+        rows.append(f"| {' | '.join(cells)} |")
+        if "members_ms" in r:
+            together.append(f"{r['members_ms'] / r['tf32_ms']:.2f}× on {r['case']}")
+    mean = " and ".join(f"{content['geomean'][k]:.1f}× in {k}" for k in FAST)
+    note = (
+        f"Geometric mean {mean}, on one {content['hardware']}. {content['members']} members at once "
+        f"cost {' and '.join(together)} of what one costs. `python benchmarks/training_step.py`"
+    )
+    return "\n".join([*rows, "", note])
+
+
+def precision_table(results: Path) -> str:
+    """Error and time of Darcy in each precision."""
+    content = json.loads((results / "benchmarks" / "precision.json").read_text())
+    rows = ["| precision | epochs | seeds | relative L2 | seconds |", "|---|---|---|---|---|"]
+    for r in sorted(content["rows"], key=lambda r: (r["epochs"], r["precision"])):
+        spread = "" if r["std"] is None else f" ± {100 * r['std']:.3f}"
+        rows.append(
+            f"| {r['precision']} | {r['epochs']} | {r['seeds']} | {100 * r['mean']:.3f}{spread} % "
+            f"| {r['seconds']:.0f} |"
+        )
+    where = content["rows"][0]["hardware"]
+    return "\n".join([*rows, "", f"On one {where}. `python benchmarks/precision.py`"])
+
+
+FAST = ("tf32", "mixed")
 TABLES: dict[str, Callable[[Path], str]] = {
     "quickstart": quickstart_table,
     "memory": memory_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
+    "training_step": training_step_table,
+    "precision": precision_table,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
 }
-PAGES = ("README.md", "docs/data.md")
+PAGES = ("README.md", "docs/data.md", "docs/training.md")
 
 
 def fill(text: str, results: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from lno.config import to_dict
 from lno.files import require_folder, write_text
 from lno.training.loop import Progress, stop_signals, train
 from lno.training.progress import progress
-from lno.training.state import Training
+from lno.training.state import Point, Training
 
 
 def run(
@@ -24,12 +26,14 @@ def run(
     resume: bool = False,
     minutes: float | None = None,
     show: bool = True,
+    tensorboard: bool = False,
 ) -> bool:
     """Train, and return whether the run is finished; see `lno.Operator.fit`."""
     show = show and training.team.leads
     if folder is None:
-        if resume:
-            raise ValueError("resume needs the folder of the run: pass folder=...")
+        if resume or tensorboard:
+            what = "resume" if resume else "tensorboard"
+            raise ValueError(f"{what} needs the folder of the run: pass folder=...")
         with progress("training", training.steps, show) as update:
 
             def show_step(now: Progress) -> None:
@@ -53,6 +57,7 @@ def run(
         progress("training", training.steps, show) as update,
         stop_signals() as stopped,
         (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
+        board(folder / "tensorboard", training, tensorboard) as show_point,
     ):
 
         def report(now: Progress) -> None:
@@ -64,9 +69,34 @@ def run(
             if training.curve and training.curve[-1].step == training.step:
                 metrics.write(json.dumps(training.curve[-1].row()) + "\n")
                 metrics.flush()
+                show_point(training.curve[-1])
             training.save(folder, identity)
 
         return train(training, report, checkpoint, minutes, stopped)
+
+
+@contextmanager
+def board(folder: Path, training: Training, wanted: bool) -> Iterator[Callable[[Point], None]]:
+    """Yield what shows a point of the learning curve in TensorBoard, or does nothing."""
+    if not wanted or not training.team.leads:
+        yield lambda point: None
+        return
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError(
+            "TensorBoard is not installed: pip install 'latent-neural-operator[tensorboard]'"
+        ) from error
+    # What an interrupted run wrote after its checkpoint is hidden: it comes again.
+    with SummaryWriter(str(folder), purge_step=training.step + 1) as writer:
+
+        def show_point(point: Point) -> None:
+            writer.add_scalar("loss", point.loss, point.step)
+            if point.error is not None:
+                writer.add_scalar("validation error", point.error, point.step)
+            writer.flush()
+
+        yield show_point
 
 
 def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:

@@ -86,6 +86,22 @@ def test_the_loss_in_physical_units_weighs_samples_by_their_size(line_fields: Fi
     assert physical < 0.05 < 0.5 < normalised
 
 
+def test_the_curve_in_tensorboard_is_that_of_the_run(line_fields: Fields, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    keys = {"recipe": EVERYTHING, "config": SMALL, "progress": False, "folder": tmp_path}
+    Operator.fit(line_fields, tensorboard=True, minutes=1e-9, **keys)
+    whole = Operator.fit(line_fields, tensorboard=True, resume=True, **keys)
+    shown = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    curve = whole.provenance["curve"]
+    for name, key in (("loss", "loss"), ("validation error", "error")):
+        got = {e.step: e.value for e in shown.Scalars(name)}
+        assert got == pytest.approx({row["step"]: row[key] for row in curve})
+    with pytest.raises(ValueError, match="tensorboard needs the folder"):
+        Operator.fit(line_fields, tensorboard=True, **{**keys, "folder": None})
+
+
 # -- resuming --------------------------------------------------------------------------------------
 
 
