@@ -11,7 +11,7 @@ from lno import models
 from lno.data import Fields, Spec
 from lno.data.observe import Intervals, RandomRatio, Window
 from lno.operator import Operator
-from lno.tasks import Completion, Steady
+from lno.tasks import Completion, Rollout, Steady
 from lno.training.recipe import Recipe
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "Operator",
     "RandomRatio",
     "Recipe",
+    "Rollout",
     "Spec",
     "Steady",
     "Window",

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +263,7 @@ class Operator:
         prepared = task.prepare(test)
         generator = torch.Generator().manual_seed(seed)
         for index in np.array_split(np.arange(len(prepared)), -(-len(prepared) // size)):
-            batch = task.draw(prepared.batch(index), prepared.grid, generator)
+            batch = task.observe(prepared.batch(index), prepared.grid, generator)
             yield batch, self._apply(batch)
 
     def save(self, path: str | Path) -> None:
@@ -315,13 +316,16 @@ class Operator:
     @torch.inference_mode()
     def _apply(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
         """The mean prediction (b, q, o) of all members in physical units, on the CPU."""
-        mean = self._apply_one(self.members[0], batch, weights)
-        for k, model in enumerate(self.members[1:], start=2):
-            mean += (self._apply_one(model, batch, weights) - mean) / k
+        mean: Tensor | None = None
+        for k, model in enumerate(self.members, start=1):
+            apply = partial(self._apply_one, model, weights)
+            prediction = self.task.predict(apply, batch)
+            mean = prediction if mean is None else mean + (prediction - mean) / k
+        assert mean is not None
         return mean
 
-    def _apply_one(self, model: nn.Module, batch: Batch, weights: Tensor | None) -> Tensor:
-        """The prediction (b, q, o) of one member, a chunk of points at a time."""
+    def _apply_one(self, model: nn.Module, weights: Tensor | None, batch: Batch) -> Tensor:
+        """What one member makes of a batch (b, q, o), a chunk of points at a time."""
         model.eval()
         device, scale = self.device, self.normalizers
         b, (n, q) = len(batch), (batch.x.shape[1], batch.x_query.shape[1])

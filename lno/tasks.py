@@ -5,21 +5,29 @@ A task prepares data once, fits their normalisers, and draws what a model sees i
     prepared = task.prepare(fields)               once
     batch = task.draw(prepared.batch(index), prepared.grid, generator)    every step
 
+and says how a prediction is made and measured:
+
+    batch = task.observe(prepared.batch(index), prepared.grid, generator)
+    y = task.predict(apply, batch)                `apply` is the model, in physical units
+
 A task never touches a model; a model never knows its task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
-from lno.config import from_dict, from_tagged, to_dict, to_tagged
+from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields
-from lno.data.normalize import Normalizers
+from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
+
+Apply = Callable[[Batch], Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,101 @@ class Steady:
     def draw(self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator) -> Batch:
         """What the model sees in one step."""
         return batch
+
+    def observe(
+        self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> Batch:
+        """What is observed, and the whole answer, when predictions are measured."""
+        return self.draw(batch, grid, generator)
+
+    def predict(self, apply: Apply, batch: Batch) -> Tensor:
+        """The prediction (b, q, o) for what is observed, by a model that maps batches to values."""
+        return apply(batch)
+
+
+@dataclass(frozen=True)
+class Rollout(Steady):
+    """From some frames of a film to the next one, and from there on and on.
+
+    The data hold the observed frames as channels of u and those that follow as channels of y, at
+    the same points. A model learns one step: from as many frames as u has to the next. In training
+    every window of a film is a sample, with true frames before it (teacher forcing); in prediction
+    a model reads its own frames.
+
+    Args:
+        frames: how many frames to predict.
+
+    >>> films = Fields(torch.rand(50, 2), u=torch.rand(3, 50, 4), y=torch.rand(3, 50, 2))
+    >>> task = Rollout(2)
+    >>> batch = task.draw(task.prepare(films).batch([0, 1]), None, torch.Generator())
+    >>> batch.u.shape, batch.y.shape
+    (torch.Size([4, 50, 4]), torch.Size([4, 50, 1]))
+    """
+
+    frames: int
+
+    def __post_init__(self) -> None:
+        require_count("Rollout.frames", self.frames, 100_000)
+
+    def prepare(self, fields: Fields) -> Fields:
+        """The films, which must have the frames that are asked for at the points of those given."""
+        found = fields.spec.out_channels
+        if fields.y is not None and found != self.frames:
+            raise ValueError(
+                f"expected {self.frames} frames to predict, as Rollout.frames says, got {found} "
+                "channels of y"
+            )
+        if not fields.same_points:
+            raise ValueError(
+                "a film is predicted at the points where it is seen: leave out x_query"
+            )
+        return fields
+
+    def normalizers(self, prepared: Fields) -> Normalizers:
+        """All frames are the same quantity and share one mean and one std."""
+        if prepared.y is None:
+            raise ValueError("the data have no frames y to learn from")
+        one = Standardizer.fit_pooled([prepared.u, prepared.y], len(prepared))
+        count = prepared.spec.in_channels
+        return Normalizers(
+            Coordinates.fit(prepared), Standardizer(one.mean * count, one.std * count), one
+        )
+
+    def draw(self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator) -> Batch:
+        """All windows of the films as samples, film by film."""
+        if batch.y is None:
+            raise ValueError("the data have no frames y to learn from")
+        seen = batch.u.shape[-1]
+        film = torch.cat((batch.u, batch.y), -1)
+        windows = film.unfold(-1, seen + 1, 1).permute(0, 2, 1, 3).flatten(0, 1)
+        count = self.frames
+
+        def repeated(values: Tensor) -> Tensor:
+            return values if len(values) < len(batch) else values.repeat_interleave(count, 0)
+
+        masks = (batch.mask, batch.query_mask)
+        mask, query_mask = (None if m is None else m.repeat_interleave(count, 0) for m in masks)
+        x = repeated(batch.x)
+        x_query = x if batch.x_query is batch.x else repeated(batch.x_query)
+        u, y = windows[..., :seen], windows[..., seen:]
+        return Batch(x, u, x_query, y, mask, query_mask)
+
+    def observe(
+        self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> Batch:
+        """The frames that are given; the answer is all that follow."""
+        return batch
+
+    def predict(self, apply: Apply, batch: Batch) -> Tensor:
+        """Frame by frame, each read by the steps that follow."""
+        seen, answers = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask), []
+        elsewhere = batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x)
+        for _ in range(self.frames):
+            frame = apply(seen)
+            asked = replace(seen, x_query=batch.x_query, query_mask=batch.query_mask)
+            answers.append(apply(asked) if elsewhere else frame)
+            seen = replace(seen, u=torch.cat((seen.u[..., 1:], frame), -1))
+        return torch.cat(answers, -1)
 
 
 @dataclass(frozen=True)
@@ -97,7 +200,11 @@ class Completion(Steady):
 
 
 Task = Steady
-TASKS: dict[str, type[Steady]] = {"steady": Steady, "completion": Completion}
+TASKS: dict[str, type[Steady]] = {
+    "steady": Steady,
+    "rollout": Rollout,
+    "completion": Completion,
+}
 
 
 def to_json(task: Task) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
-from lno import Completion, Fields, Intervals, RandomRatio, Steady, Window
+from lno import Completion, Fields, Intervals, Operator, RandomRatio, Rollout, Steady, Window
 from lno.tasks import from_json, to_json
 
 
@@ -106,3 +108,71 @@ def test_completion_needs_whole_fields() -> None:
 )
 def test_tasks_round_trip_as_plain_data(task: Steady) -> None:
     assert from_json(to_json(task)) == task
+
+
+# -- rollout ---------------------------------------------------------------------------------------
+
+
+def films(samples: int = 6, seen: int = 3, frames: int = 4) -> Fields:
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(20, 2))
+    speed = random.uniform(1, 2, size=(samples, 1, 1))
+    t = np.arange(seen + frames)
+    film = 3 + np.sin(2 * np.pi * (x[None, :, :1] + 0.1 * speed * t))
+    return Fields(x, film[..., :seen], y=film[..., seen:])
+
+
+def test_every_window_of_a_film_is_a_sample() -> None:
+    data, task = films(), Rollout(4)
+    batch = task.draw(data.batch([2, 5]), None, torch.Generator())
+    film = np.concatenate((data.u, data.y), -1)
+    assert batch.u.shape == (8, 20, 3)
+    assert batch.x.shape == (1, 20, 2)
+    assert batch.x_query is batch.x
+    for k, (sample, start) in enumerate((s, t) for s in (2, 5) for t in range(4)):
+        np.testing.assert_allclose(batch.u[k], film[sample, :, start : start + 3], rtol=1e-6)
+        np.testing.assert_allclose(batch.y[k], film[sample, :, start + 3 : start + 4], rtol=1e-6)
+
+
+def test_all_frames_share_one_scale() -> None:
+    data = films()
+    scale = Rollout(4).normalizers(data)
+    both = np.concatenate((data.u, data.y), -1)
+    assert scale.u.mean == pytest.approx([both.mean()] * 3)
+    assert scale.y.std == pytest.approx([both.std()])
+
+
+def test_a_rollout_is_step_by_step_prediction() -> None:
+    data = films()
+    op = Operator.fit(
+        data,
+        task=Rollout(4),
+        epochs=2,
+        config={"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1},
+        progress=False,
+        device="cpu",
+    )
+    whole = op.predict(data.x, data.u)
+    assert whole.shape == (6, 20, 4)
+    one = dataclasses.replace(op, task=Steady())
+    seen = np.array(data.u)
+    for k in range(4):
+        frame = one.predict(data.x, seen)
+        np.testing.assert_allclose(whole[..., k : k + 1], frame, rtol=1e-5, atol=1e-6)
+        seen = np.concatenate((seen[..., 1:], frame), -1)
+    errors = np.linalg.norm(whole - data.y, axis=(1, 2)) / np.linalg.norm(data.y, axis=(1, 2))
+    assert op.evaluate(data)["relative_l2"] == pytest.approx(errors.mean(), rel=1e-5)
+    elsewhere = op.predict(data.x, data.u, x_query=np.array(data.x)[::-1][:7])
+    np.testing.assert_allclose(elsewhere, whole[:, ::-1][:, :7], rtol=1e-4, atol=1e-5)
+
+
+def test_a_rollout_survives_its_description_and_refuses_other_data() -> None:
+    assert from_json(to_json(Rollout(7))) == Rollout(7)
+    with pytest.raises(ValueError, match="expected 5 frames to predict"):
+        Rollout(5).prepare(films())
+    with pytest.raises(ValueError, match="leave out x_query"):
+        Rollout(1).prepare(
+            Fields(np.zeros((3, 1)), np.zeros((2, 3, 1)), np.ones((3, 1)), np.zeros((2, 3, 1)))
+        )
+    with pytest.raises(ValueError, match=r"Rollout\.frames must be a whole number"):
+        Rollout(0)

@@ -6,7 +6,7 @@ Fitted on training data alone and kept inside the model file.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +44,26 @@ class Standardizer:
     @classmethod
     def fit(cls, columns_: Sequence[Column], count: int) -> Standardizer:
         """Fit to `count` samples of one or more columns of the same channels."""
+        return cls._fit(columns_, count, lambda values: values)
 
+    @classmethod
+    def fit_pooled(cls, columns_: Sequence[Column], count: int) -> Standardizer:
+        """Like `fit`, with one mean and one std for all channels.
+
+        >>> Standardizer.fit_pooled([np.array([[[1.0, 3.0]]])], 1)
+        Standardizer(mean=(2.0,), std=(1.0,))
+        """
+        return cls._fit(columns_, count, lambda values: values.reshape(-1, 1))
+
+    @classmethod
+    def _fit(
+        cls,
+        columns_: Sequence[Column],
+        count: int,
+        change: Callable[[np.ndarray], np.ndarray],
+    ) -> Standardizer:
         def arrays() -> list[np.ndarray]:
-            return [values for column in columns_ for values in columns.samples(column, count)]
+            return [change(v) for column in columns_ for v in columns.samples(column, count)]
 
         # Two passes in float64: the textbook one-pass formula loses digits when |mean| >> std.
         total = sum(len(a) for a in arrays())

@@ -115,8 +115,9 @@ def training_step_table(results: Path) -> str:
             together.append(f"{r['members_ms'] / r['tf32_ms']:.2f}× on {r['case']}")
     mean = " and ".join(f"{content['geomean'][k]:.1f}× in {k}" for k in FAST)
     note = (
-        f"Geometric mean {mean}, on one {content['hardware']}. {content['members']} members at once "
-        f"cost {' and '.join(together)} of what one costs. `python benchmarks/training_step.py`"
+        f"Geometric mean {mean}, on one {content['hardware']}. {content['members']} members at "
+        f"once cost {' and '.join(together)} of what one costs. "
+        "`python benchmarks/training_step.py`"
     )
     return "\n".join([*rows, "", note])
 

@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lno.data import Batch
 from lno.metrics import METRICS
-from lno.training.members import Members, stack
+from lno.training.members import Members, models_of, stack
 from lno.training.samples import Samples
 from lno.training.schedules import SCHEDULES
 from lno.training.state import Point, Training
@@ -23,7 +24,7 @@ from lno.training.step import Step
 
 LOOK = 50  # steps of a GPU between looks at the loss
 EVALUATIONS = 25  # how often a run looks at its validation error
-POINTS = 16_384  # of validation samples at once
+POINTS = 65_536  # of validation samples at once
 
 
 @dataclass(frozen=True)
@@ -145,23 +146,23 @@ def validation_errors(training: Training) -> list[float] | None:
     """The mean relative L2 error of each member on the validation part, in physical units."""
     if training.validation is None:
         return None
+    scale, task, data = training.normalizers, training.task, training.validation
+
+    def apply(model: nn.Module, batch: Batch) -> Tensor:
+        ready = scale.encode(batch).to(training.device)
+        return scale.y.decode(model(ready.x, ready.u, ready.x_query, ready.mask).cpu())
+
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
-    points = len(training.validation[0].x_query)
-    size = max(training.recipe.batch, POINTS // points)
-    with training.predicting() as model:
-        for index in torch.arange(len(training.validation)).split(size):
-            raw = training.validation.batch(index.numpy())
-            raw = training.task.draw(raw, training.validation.grid, generator)
-            batch = training.normalizers.encode(raw).to(training.device)
-            if isinstance(model, Members):
-                batch = batch.each(lambda values: values[None])
-            predictions = model(batch.x, batch.u, batch.x_query, batch.mask).cpu()
-            physical = training.normalizers.y.decode(predictions).view(-1, *predictions.shape[-3:])
-            errors.append(
-                torch.stack([METRICS["relative_l2"](p, raw.y, raw.query_mask) for p in physical])
-            )
+    size = max(training.recipe.batch, POINTS // len(data[0].x_query))
+    with training.predicting() as net:
+        models = models_of(net)
+        for index in torch.arange(len(data)).split(size):
+            batch = task.observe(data.batch(index.numpy()), data.grid, generator)
+            predictions = [task.predict(partial(apply, model), batch) for model in models]
+            metric = METRICS["relative_l2"]
+            errors.append(torch.stack([metric(p, batch.y, batch.query_mask) for p in predictions]))
     return torch.cat(errors, dim=1).mean(1).tolist()
 
 

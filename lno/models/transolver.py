@@ -1,0 +1,363 @@
+"""Transolver (Wu et al., "Transolver: A Fast Transformer Solver for PDEs on General Geometries").
+
+    f⁰ = MLP([x, u])                                              points to features
+    w = softmax over slices(Slice(Keys f) / temperature)          each head's soft slices of points
+    z = Σₙ w · Values(f) / Σₙ w                                   a token for each slice
+    f ← f + Output(w · Attention(z)),  f ← f + MLP(LN f)          L blocks; f is normalised before
+    y = Linear(LN f)
+
+On point clouds Keys and Values are linear; on 2-D grids they are 3×3 convolutions, and the distances
+to a regular grid of reference points may stand for positions. It predicts at the observed points
+only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isqrt, prod
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from lno.config import require_count
+from lno.data.fields import Spec
+from lno.models.lno import MLP, full_precision
+
+EPSILON = 1e-5  # added to the total weight of a slice, which may have no points
+TEMPERATURES = (0.1, 5.0)  # the range on grids; on point clouds the published code has none
+# Layers of a block by their names in the published code. Keys (in_project_x) and values are joined
+# in one layer here, and so are queries, keys and values of the attention between slices.
+BLOCK = {
+    "norm_attention": ["ln_1"],
+    "attention.keys_values": ["Attn.in_project_x", "Attn.in_project_fx"],
+    "attention.slice": ["Attn.in_project_slice"],
+    "attention.query_key_value": ["Attn.to_q", "Attn.to_k", "Attn.to_v"],
+    "attention.output": ["Attn.to_out.0"],
+    "norm_mlp": ["ln_2"],
+    "up": ["mlp.linear_pre.0"],
+    "down": ["mlp.linear_post"],
+}
+
+
+@dataclass(frozen=True)
+class TransolverConfig:
+    """Sizes of a Transolver; the defaults are the published ones for Darcy.
+
+    Args:
+        width: the number of features of a point.
+        layers: the number of blocks.
+        heads: of each block; divides the width. Every head has slices of its own.
+        slices: the number of slices, and tokens, of a head.
+        mlp_ratio: hidden features of a block's MLP, in widths.
+        convolution: keys and values are 3×3 convolutions; needs data on a 2-D grid.
+        reference: the number of reference points along an axis, the distances to which stand for
+            positions; needs data on a 2-D grid. None: positions as they are.
+
+    >>> TransolverConfig(width=256, slices=32).reference
+    8
+    """
+
+    width: int = 128
+    layers: int = 8
+    heads: int = 8
+    slices: int = 64
+    mlp_ratio: int = 1
+    convolution: bool = True
+    reference: int | None = 8
+
+    def __post_init__(self) -> None:
+        for name, most in (("width", 8192), ("layers", 512), ("slices", 65536), ("mlp_ratio", 64)):
+            require_count(f"TransolverConfig.{name}", getattr(self, name), most)
+        require_count("TransolverConfig.heads", self.heads, self.width)
+        if self.width % self.heads:
+            raise ValueError(
+                f"TransolverConfig.heads must divide the width {self.width}, got {self.heads}: "
+                "each head has width / heads features"
+            )
+        if not isinstance(self.convolution, bool):
+            raise ValueError(
+                f"TransolverConfig.convolution must be True or False, got {self.convolution!r}"
+            )
+        if self.reference is not None:
+            require_count("TransolverConfig.reference", self.reference, 256)
+
+
+def reference_distances(
+    grid: Sequence[int], count: int, like: Tensor | None = None
+) -> Float[Tensor, "n r"]:
+    """Distances of the points of a 2-D grid on the unit square to count × count points on it.
+
+    Both grids are regular, include the boundary and are numbered in C order.
+
+    Args:
+        grid: numbers of points along the two axes.
+        count: the number of reference points along each axis.
+        like: a tensor whose dtype and device the result has.
+
+    >>> reference_distances((3, 2), 2)[0]  # of the corner (0, 0) to the four corners
+    tensor([0.0000, 1.0000, 1.0000, 1.4142])
+    """
+    like = torch.zeros(()) if like is None else like
+
+    def ticks(number: int) -> Tensor:
+        return torch.linspace(0, 1, number, dtype=like.dtype, device=like.device)
+
+    squares = [(ticks(number)[:, None] - ticks(count)).square() for number in grid]
+    return (squares[0][:, None, :, None] + squares[1][:, None, :]).sqrt().reshape(-1, count**2)
+
+
+class PhysicsAttention(nn.Module):
+    """Attention between soft slices of the points, with slices and tokens of its own in each head.
+
+    >>> attention = PhysicsAttention(TransolverConfig(width=16, heads=4), grid=(5, 6))
+    >>> attention(torch.rand(2, 30, 16)).shape
+    torch.Size([2, 30, 16])
+    """
+
+    def __init__(self, config: TransolverConfig, grid: tuple[int, ...] | None = None) -> None:
+        super().__init__()
+        self.heads, self.grid = config.heads, grid
+        c, e = config.width, config.width // config.heads
+        self.keys_values = (
+            nn.Linear(c, 2 * c) if grid is None else nn.Conv2d(c, 2 * c, 3, padding=1)
+        )
+        self.slice = nn.Linear(e, config.slices)
+        self.temperature = nn.Parameter(torch.full((config.heads, 1, 1), 0.5))
+        self.query_key_value = nn.Linear(e, 3 * e, bias=False)
+        self.output = nn.Linear(c, c)
+
+    def forward(
+        self, f: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n c"]:
+        both = self._project(f).unflatten(-1, (2, self.heads, -1))
+        keys, values = both.permute(2, 0, 3, 1, 4)
+        weights = self.weights(keys, mask)
+        total = weights.sum(dim=2)[..., None] + EPSILON
+        weights = weights.to(values.dtype)
+        z = self._attend(torch.einsum("bhnm,bhne->bhme", weights, values) / total)
+        points = torch.einsum("bhnm,bhme->bnhe", weights, z.to(weights.dtype))
+        return self.output(points.flatten(2))
+
+    def weights(
+        self, keys: Float[Tensor, "b h n e"], mask: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b h n m"]:
+        """How much of each point is in each slice, adding up to one; padding is in none.
+
+        In full precision whatever the surrounding one.
+        """
+        temperature = self.temperature
+        if self.grid is not None:
+            temperature = temperature.clamp(*TEMPERATURES)
+        with full_precision(keys):
+            scores = self.slice(keys.to(self.slice.weight.dtype))
+            weights = torch.softmax(scores / temperature, dim=-1)
+        return weights if mask is None else weights.masked_fill(~mask[:, None, :, None], 0.0)
+
+    def _project(self, f: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
+        if self.grid is None:
+            return self.keys_values(f)
+        image = f.unflatten(1, self.grid).permute(0, 3, 1, 2)
+        return self.keys_values(image).permute(0, 2, 3, 1).flatten(1, 2)
+
+    def _attend(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
+        # Written out: fused kernels gain nothing on so few tokens, and vmap has no rule for them.
+        q, k, v = self.query_key_value(z).chunk(3, dim=-1)
+        scores = torch.einsum("bhme,bhke->bhmk", q, k) * q.shape[-1] ** -0.5
+        return torch.einsum("bhmk,bhke->bhme", torch.softmax(scores, dim=-1).to(v.dtype), v)
+
+
+class PointBlock(nn.Module):
+    """A pre-norm transformer block on the features of points: Physics-Attention, then an MLP.
+
+    >>> block = PointBlock(TransolverConfig(width=16, heads=4))
+    >>> block(torch.rand(2, 30, 16)).shape
+    torch.Size([2, 30, 16])
+    """
+
+    def __init__(self, config: TransolverConfig, grid: tuple[int, ...] | None = None) -> None:
+        super().__init__()
+        c, hidden = config.width, config.width * config.mlp_ratio
+        self.norm_attention, self.norm_mlp = nn.LayerNorm(c), nn.LayerNorm(c)
+        self.attention = PhysicsAttention(config, grid)
+        self.up, self.down = nn.Linear(c, hidden), nn.Linear(hidden, c)
+
+    def forward(
+        self, f: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n c"]:
+        f = f + self.attention(self.norm_attention(f), mask)
+        return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
+
+
+class Transolver(nn.Module):
+    """Transolver: values at points in, values at the same points out.
+
+    Positions may have a batch axis of one when all samples share them.
+
+    >>> config = TransolverConfig(width=16, layers=2, convolution=False, reference=None)
+    >>> model = Transolver(Spec(coordinates=2, in_channels=1, out_channels=3), config)
+    >>> x, u = torch.rand(4, 50, 2), torch.rand(4, 50, 1)
+    >>> model(x, u, x).shape
+    torch.Size([4, 50, 3])
+    """
+
+    def __init__(self, spec: Spec, config: TransolverConfig | None = None) -> None:
+        super().__init__()
+        self.spec, self.config = spec, config or TransolverConfig()
+        c, reference = self.config.width, self.config.reference
+        self.on_grid = self.config.convolution or reference is not None
+        if self.on_grid and (spec.grid is None or len(spec.grid) != 2):
+            raise ValueError(
+                "TransolverConfig.convolution and .reference need data on a 2-D grid, got "
+                f"grid {spec.grid}: pass Fields(..., grid=(rows, columns)), or "
+                "TransolverConfig(convolution=False, reference=None) for point clouds"
+            )
+        positions = spec.coordinates if reference is None else reference**2
+        self.preprocess = MLP(positions + spec.in_channels, 2 * c, c, layers=0)
+        self.placeholder = nn.Parameter(torch.rand(c) / c)
+        grid = spec.grid if self.config.convolution else None
+        self.blocks = nn.ModuleList(
+            PointBlock(self.config, grid) for _ in range(self.config.layers)
+        )
+        self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)
+        self._initialise()
+
+    def forward(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b n d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, "b n o"]:
+        """Predict at x what u there implies.
+
+        Args:
+            x: positions of the observations; on a grid, in C order.
+            u: values there; i may be 0.
+            x_query: the same positions; pass `x` itself, others have to be compared with it.
+            mask: which observations are real; None: all. Grids have no padding.
+        """
+        self._check(x, u, x_query, mask)
+        if self.config.reference is not None and self.spec.grid is not None:
+            x = reference_distances(self.spec.grid, self.config.reference, like=u)[None]
+        f = self.preprocess(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
+        # As published: on grids the placeholder stands in for values only where there are none.
+        if not self.config.convolution or self.spec.in_channels == 0:
+            f = f + self.placeholder
+        for block in self.blocks:
+            f = block(f, mask)
+        with full_precision(f):
+            return self.head(self.norm(f.to(self.head.weight.dtype)))
+
+    @classmethod
+    def from_reference(
+        cls,
+        weights: Mapping[str, Any],
+        heads: int,
+        grid: tuple[int, int] | None = None,
+        in_channels: int = 1,
+    ) -> Transolver:
+        """A Transolver with the weights of the published code, which tell all other sizes.
+
+        Args:
+            weights: arrays by their name there.
+            heads: the number of heads.
+            grid: the shape of the grid; None: a point cloud.
+            in_channels: how many of the inputs are values; the weights tell only how many they are
+                together with coordinates or, on a grid, distances to reference points.
+        """
+        config, spec, state = _translate(weights, heads, grid, in_channels)
+        model = cls(spec, config)
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            raise ValueError(f"the weights do not fit one Transolver: {error}") from error
+        return model
+
+    def _initialise(self) -> None:
+        """As published; convolutions and norms keep torch's default."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        for module in self.modules():
+            if isinstance(module, PhysicsAttention):
+                nn.init.orthogonal_(module.slice.weight)
+
+    def _check(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> None:
+        # Compared only where it must be: that makes a GPU wait.
+        if x_query is not x and not (
+            x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
+        ):
+            raise ValueError(
+                "Transolver predicts at the observed points only: expected x_query to be x, got "
+                f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
+            )
+        if not self.on_grid:
+            return
+        if mask is not None:
+            raise ValueError("a Transolver on a grid takes no mask: every point of it is needed")
+        expected = prod(self.spec.grid or ())
+        if u.shape[1] != expected:
+            raise ValueError(
+                f"this Transolver is for the grid {self.spec.grid} of {expected} points, got "
+                f"{u.shape[1]}: build one for the other grid"
+            )
+
+
+def _translate(
+    weights: Mapping[str, Any], heads: int, grid: tuple[int, int] | None, in_channels: int
+) -> tuple[TransolverConfig, Spec, dict[str, Tensor]]:
+    """The config, spec and state of the Transolver that these weights belong to."""
+    rest = {name: torch.as_tensor(value) for name, value in weights.items()}
+    layers = len({name.split(".")[1] for name in rest if name.startswith("blocks.")})
+    modules = {
+        "preprocess.input": ["preprocess.linear_pre.0"],
+        "preprocess.output": ["preprocess.linear_post"],
+        "norm": [f"blocks.{layers - 1}.ln_3"],
+        "head": [f"blocks.{layers - 1}.mlp2"],
+    }
+    for k in range(layers):
+        for ours, theirs in BLOCK.items():
+            modules[f"blocks.{k}.{ours}"] = [f"blocks.{k}.{name}" for name in theirs]
+    state: dict[str, Tensor] = {}
+    try:
+        state["placeholder"] = rest.pop("placeholder")
+        for k in range(layers):
+            temperature = rest.pop(f"blocks.{k}.Attn.temperature")
+            state[f"blocks.{k}.attention.temperature"] = temperature.view(-1, 1, 1)
+        for ours, names in modules.items():
+            for kind in ("weight", "bias"):
+                if not (kind == "bias" and ours.endswith("query_key_value")):
+                    parts = [rest.pop(f"{name}.{kind}") for name in names]
+                    state[f"{ours}.{kind}"] = torch.cat(parts)
+    except KeyError as error:
+        raise ValueError(
+            f"the weights lack {error}: expected all weights of one Transolver"
+        ) from error
+    if rest:
+        raise ValueError(f"{min(rest)!r} is not a weight of the published code")
+    width = state["placeholder"].shape[0]
+    positions = state["preprocess.input.weight"].shape[1] - in_channels
+    # On a grid positions are two coordinates or the distances to a square number of points.
+    reference = None if grid is None or positions == 2 else isqrt(max(positions, 0))
+    if positions < 1 or (reference is not None and reference**2 != positions):
+        raise ValueError(
+            f"the weights are for {positions + in_channels} inputs, {in_channels} of which cannot "
+            "be values: pass the right in_channels"
+        )
+    config = TransolverConfig(
+        width,
+        layers,
+        heads,
+        slices=state["blocks.0.attention.slice.weight"].shape[0],
+        mlp_ratio=state["blocks.0.up.weight"].shape[0] // width,
+        convolution=state["blocks.0.attention.keys_values.weight"].ndim == 4,
+        reference=reference,
+    )
+    coordinates = positions if reference is None else 2
+    return config, Spec(coordinates, in_channels, state["head.weight"].shape[0], grid), state
