@@ -2,7 +2,7 @@
 
 >>> import lno
 >>> sorted(lno.models.MODELS)
-['lno']
+['lno', 'transolver']
 """
 
 __version__ = "0.1.0"

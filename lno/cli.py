@@ -112,9 +112,12 @@ def predict(
 
 @app.command(epilog="Example: lno train darcy --preset small --minutes 2 --out runs/darcy")
 def train(
-    source: Annotated[str, typer.Argument(help="A problem (darcy, burgers) or a data file (.h5).")],
+    source: Annotated[
+        str, typer.Argument(help="A problem (darcy, ns2d, burgers) or a data file (.h5).")
+    ],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
-    preset: Annotated[str, typer.Option(help="small or paper.")] = "small",
+    preset: Annotated[str, typer.Option(help="small, paper or fast.")] = "small",
+    model: Annotated[str, typer.Option(help="lno or transolver.")] = "lno",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so much training.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
@@ -140,6 +143,7 @@ def train(
         source,
         folder,
         preset=preset,
+        model=model,
         recipe=recipe,
         resume=resume,
         minutes=minutes,
@@ -151,13 +155,13 @@ def train(
     )
     if not leads():
         return
-    model = folder / "model.safetensors"
+    path = folder / "model.safetensors"
     if operator.finished:
-        out.print(f"wrote {model}", soft_wrap=True, markup=False)
+        out.print(f"wrote {path}", soft_wrap=True, markup=False)
     else:
         again = [a for a in sys.argv[1:] if a != "--resume"]
         command = shlex.join([_program(), *again, "--resume"])
-        out.print(f"stopped early; {model} is the model so far. Continue with:", markup=False)
+        out.print(f"stopped early; {path} is the model so far. Continue with:", markup=False)
         out.print(f"  {command}", soft_wrap=True, markup=False)
     _print_errors(errors)
 

@@ -24,7 +24,7 @@ class Run:
         seed, epochs, steps, members: numbers that decide the run.
         task: the task, as plain data.
         precision, hardware: what it was computed in and on.
-        seconds: training time without compilation.
+        seconds: training time without compilation and evaluation, of all members together.
         compile_seconds: time spent compiling.
         peak_memory_gb: 1e9 bytes, resident data apart; None where it was not measured.
         parameters: weights of the model.
@@ -33,6 +33,8 @@ class Run:
         config: the model's config and the recipe's, as plain data.
         metrics: `{"test:ratio=0.01": {"relative_mae": 0.05}}`, errors by data set.
         curve: rows of step, seconds, loss, error.
+        samples: the errors of each test sample, by data set, where they were kept.
+        frames: of a rollout, the mean error of each frame.
     """
 
     problem: str
@@ -55,6 +57,8 @@ class Run:
     peak_memory_gb: float | None = None
     commit: str = ""
     curve: list[dict[str, Any]] = field(default_factory=list)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+    frames: list[float] = field(default_factory=list)
 
     def save(self, results: str | Path, name: str) -> Path:
         """Write `results/<problem>/<model>/<name>.json`."""

@@ -180,6 +180,9 @@ class Operator:
             "finished": finished,
             "seconds": round(training.seconds, 2),
             "compile_seconds": round(training.compile_seconds, 2),
+            "peak_memory_gb": training.peak_memory / 1e9 or None,
+            "members": members,
+            "steps": training.step,
             "curve": curve_rows(training.curve),
             **({"init": init.provenance} if init else {}),
         }

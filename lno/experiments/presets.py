@@ -1,14 +1,17 @@
-"""Sizes and recipes per problem.
+"""Sizes and recipes per problem: what "paper", "fast" and "small" mean.
 
-The paper gives L, D, M and H in its appendix D; the depths of the MLPs follow from the parameter
-counts of its table on efficiency.
+The paper gives L, D, M and H of LNO in its appendix D; the depths of the MLPs follow from the
+parameter counts of its table on efficiency. Transolver is trained as its authors did.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
-from lno.models import LNOConfig
+from lno.data.observe import RandomRatio, Window
+from lno.models import LNOConfig, TransolverConfig
+from lno.tasks import Completion, Rollout, Steady, Task
 from lno.training.recipe import Recipe
 
 _FORWARD = LNOConfig(width=128, latents=256, blocks=8, heads=8, layers=3, sharpness=1.0)
@@ -23,3 +26,88 @@ PAPER_CONFIGS: dict[str, LNOConfig] = {
     "burgers": replace(_FORWARD, width=96, blocks=4),
 }
 PAPER_RECIPE = Recipe(epochs=500, batch=4, rate=1e-3, weight_decay=5e-5, loss="relative_l2")
+STEADY, FILM = Steady(), Rollout(10)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A protocol, the sizes of a model and how to train it.
+
+    Args:
+        protocol: which data set of the problem, see `lno.experiments.datasets`.
+        config: of the model.
+        recipe: how to train.
+        task: what a step means.
+        symmetries: train on the symmetries of the problem.
+    """
+
+    protocol: str
+    config: Any
+    recipe: Recipe
+    task: Task = STEADY
+    symmetries: bool = False
+
+
+# The published code of Transolver: the rate and its cycle are torch's defaults, the loss is in
+# physical units, and the gradient's relative error is taken for each axis, which counts twice ours.
+_TRANSOLVER = replace(
+    PAPER_RECIPE, weight_decay=1e-5, square_beta=0.999, schedule="onecycle_torch", physical=True
+)
+_SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
+PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
+    "lno": {
+        "paper": {
+            "darcy": Preset("standard", PAPER_CONFIGS["darcy"], PAPER_RECIPE),
+            "ns2d": Preset("standard", PAPER_CONFIGS["ns2d"], PAPER_RECIPE, FILM),
+        },
+        "fast": {
+            "darcy": Preset(
+                "standard",
+                PAPER_CONFIGS["darcy"],
+                replace(PAPER_RECIPE, epochs=150, optimizer="muon", physical=True, gradient=0.1),
+                symmetries=True,
+            ),
+            "ns2d": Preset(
+                "standard",
+                PAPER_CONFIGS["ns2d"],
+                replace(PAPER_RECIPE, epochs=100, optimizer="muon"),
+                FILM,
+                symmetries=True,
+            ),
+        },
+        "small": {
+            "darcy": Preset("small", _SMALL, Recipe(epochs=100, batch=4, rate=2e-3, queries=512)),
+            "burgers": Preset(
+                "small",
+                _SMALL,
+                Recipe(epochs=60, batch=8, rate=3e-3, queries=256),
+                Completion(RandomRatio(0.005, 0.03), Window("t", 0.25, 0.75)),
+            ),
+        },
+    },
+    "transolver": {
+        "paper": {
+            "darcy": Preset(
+                "standard", TransolverConfig(), replace(_TRANSOLVER, gradient=0.2, clip=0.1)
+            ),
+            "ns2d": Preset(
+                "standard",
+                TransolverConfig(width=256, slices=32),
+                replace(_TRANSOLVER, batch=2),
+                FILM,
+            ),
+        },
+    },
+}
+
+
+def preset(problem: str, name: str, model: str = "lno") -> Preset:
+    """A preset by name; an unknown one is an error that names those there are."""
+    for what, key, table in (
+        ("model", model, PRESETS),
+        ("preset", name, PRESETS.get(model, {})),
+        (f"preset {name!r} of {model} for", problem, PRESETS.get(model, {}).get(name, {})),
+    ):
+        if key not in table:
+            raise ValueError(f"no {what} {key!r}: expected one of {', '.join(table)}")
+    return PRESETS[model][name][problem]

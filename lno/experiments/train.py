@@ -2,46 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lno.data import Fields
-from lno.data.observe import RandomRatio, Window
+from lno.data.symmetry import Symmetry
+from lno.experiments import presets
 from lno.experiments.datasets import dataset
-from lno.experiments.presets import PAPER_CONFIGS, PAPER_RECIPE
-from lno.models import LNOConfig
 from lno.operator import Operator
-from lno.tasks import Completion, Steady, Task
+from lno.problems import PROBLEMS
 from lno.training.distributed import leads
-from lno.training.recipe import Recipe
-
-SEEN, STEADY = Window("t", 0.25, 0.75), Steady()
-
-
-@dataclass(frozen=True)
-class Preset:
-    """A protocol, the sizes of the model and how to train it."""
-
-    protocol: str
-    config: LNOConfig
-    recipe: Recipe
-    task: Task = STEADY
-
-
-SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
-PRESETS: dict[str, dict[str, Preset]] = {
-    "paper": {"darcy": Preset("standard", PAPER_CONFIGS["darcy"], PAPER_RECIPE)},
-    "small": {
-        "darcy": Preset("small", SMALL, Recipe(epochs=100, batch=4, rate=2e-3, queries=512)),
-        "burgers": Preset(
-            "small",
-            SMALL,
-            Recipe(epochs=60, batch=8, rate=3e-3, queries=256),
-            Completion(RandomRatio(0.005, 0.03), SEEN),
-        ),
-    },
-}
 
 
 def train(
@@ -49,6 +20,7 @@ def train(
     out: str | Path,
     *,
     preset: str = "small",
+    model: str = "lno",
     recipe: dict[str, Any] | None = None,
     resume: bool = False,
     minutes: float | None = None,
@@ -63,7 +35,8 @@ def train(
     Args:
         source: the name of a problem, or a data file (.h5) with answers.
         out: the folder of the run: checkpoints, `metrics.jsonl`, `model.safetensors`.
-        preset: "paper" or "small"; for a data file it decides the sizes of the model alone.
+        preset: "paper", "fast" or "small"; for a data file it decides the model's sizes alone.
+        model: "lno" or "transolver".
         recipe: keys of `Recipe` to change.
         resume: continue the run in `out`.
         minutes: stop after so many minutes of training, ready to resume.
@@ -73,12 +46,11 @@ def train(
         split: as in `Operator.fit`.
         tensorboard: as in `Operator.fit`.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"no preset {preset!r}: expected one of {', '.join(PRESETS)}")
-    chosen, train_data, test = _data(source, preset, device)
+    chosen, train_data, test = _data(source, preset, model, device)
     operator = Operator.fit(
         train_data,
         task=chosen.task,
+        model=model,
         config=chosen.config,
         recipe=replace(chosen.recipe, **(recipe or {})),
         validation=0.1,
@@ -90,8 +62,9 @@ def train(
         members=members,
         split=split,
         tensorboard=tensorboard,
+        symmetries=symmetries_of(source) if chosen.symmetries else (),
     )
-    operator.provenance["test"] = {"source": source, "preset": preset}
+    operator.provenance["test"] = {"source": source, "preset": preset, "model": model}
     if leads():
         operator.save(Path(out) / "model.safetensors")
     return operator, operator.evaluate(test)
@@ -107,11 +80,16 @@ def evaluate(
     told = operator.provenance.get("test")
     if told is None:
         raise ValueError(f"{model} does not say what to test it on: pass a data file with --data")
-    _, _, test = _data(told["source"], told["preset"], device)
+    _, _, test = _data(told["source"], told["preset"], told.get("model", "lno"), device)
     return operator.evaluate(test)
 
 
-def _data(source: str, preset: str, device: str) -> tuple[Preset, Fields, Fields]:
+def symmetries_of(problem: str) -> tuple[Symmetry, ...]:
+    """The symmetries of a problem, for data on a square grid."""
+    return getattr(PROBLEMS[problem], "symmetries", ())
+
+
+def _data(source: str, name: str, model: str, device: str) -> tuple[presets.Preset, Fields, Fields]:
     """Preset, training and test samples; of a data file the last tenth is for testing."""
     if Path(source).suffix in (".h5", ".hdf5"):
         fields = Fields.load(source)
@@ -119,13 +97,14 @@ def _data(source: str, preset: str, device: str) -> tuple[Preset, Fields, Fields
         if len(fields) < 2:
             raise ValueError(f"{source}: expected at least two samples, one of them for testing")
         train_data, test = fields.split(len(fields) - tests, tests)
-        general = PRESETS[preset]["darcy"]
-        return Preset("file", general.config, general.recipe), train_data, test
-    if source not in PRESETS[preset]:
-        known = ", ".join(PRESETS[preset])
+        general = presets.preset("darcy", name, model)
+        recipe = replace(general.recipe, gradient=0.0)
+        return presets.Preset("file", general.config, recipe), train_data, test
+    if source not in presets.PRESETS.get(model, {}).get(name, {source: None}):
+        known = ", ".join(presets.PRESETS[model][name])
         raise ValueError(
-            f"no preset {preset!r} for {source!r}: expected a data file (.h5) or one of {known}"
+            f"no preset {name!r} for {source!r}: expected a data file (.h5) or one of {known}"
         )
-    chosen = PRESETS[preset][source]
+    chosen = presets.preset(source, name, model)
     train_data, test = dataset(source, chosen.protocol, device)
     return chosen, train_data, test

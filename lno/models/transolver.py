@@ -6,9 +6,8 @@
     f ← f + Output(w · Attention(z)),  f ← f + MLP(LN f)          L blocks; f is normalised before
     y = Linear(LN f)
 
-On point clouds Keys and Values are linear; on 2-D grids they are 3×3 convolutions, and the distances
-to a regular grid of reference points may stand for positions. It predicts at the observed points
-only.
+On point clouds Keys and Values are linear; on 2-D grids they are 3×3 convolutions, and distances to
+a regular grid of reference points may stand for positions. It predicts at observed points only.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ class PhysicsAttention(nn.Module):
             nn.Linear(c, 2 * c) if grid is None else nn.Conv2d(c, 2 * c, 3, padding=1)
         )
         self.slice = nn.Linear(e, config.slices)
-        self.temperature = nn.Parameter(torch.full((config.heads, 1, 1), 0.5))
+        self.temperature = nn.Parameter(torch.full((config.heads,), 0.5))
         self.query_key_value = nn.Linear(e, 3 * e, bias=False)
         self.output = nn.Linear(c, c)
 
@@ -149,7 +148,7 @@ class PhysicsAttention(nn.Module):
 
         In full precision whatever the surrounding one.
         """
-        temperature = self.temperature
+        temperature = self.temperature[:, None, None]
         if self.grid is not None:
             temperature = temperature.clamp(*TEMPERATURES)
         with full_precision(keys):
@@ -278,15 +277,15 @@ class Transolver(nn.Module):
         return model
 
     def _initialise(self) -> None:
-        """As published; convolutions and norms keep torch's default."""
+        """Small weights; convolutions and norms keep torch's default.
+
+        The published code makes the slices orthogonal first, but then overwrites them with these.
+        """
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 if module.bias is not None:
                     nn.init.zeros_(module.bias)
-        for module in self.modules():
-            if isinstance(module, PhysicsAttention):
-                nn.init.orthogonal_(module.slice.weight)
 
     def _check(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> None:
         # Compared only where it must be: that makes a GPU wait.
@@ -329,7 +328,7 @@ def _translate(
         state["placeholder"] = rest.pop("placeholder")
         for k in range(layers):
             temperature = rest.pop(f"blocks.{k}.Attn.temperature")
-            state[f"blocks.{k}.attention.temperature"] = temperature.view(-1, 1, 1)
+            state[f"blocks.{k}.attention.temperature"] = temperature.flatten()
         for ours, names in modules.items():
             for kind in ("weight", "bias"):
                 if not (kind == "bias" and ours.endswith("query_key_value")):

@@ -58,8 +58,9 @@ def train(
     interval = max(1, training.steps // EVALUATIONS)
     samples = Samples(training.data, training.normalizers, training.device)
     step = Step(training)
-    start, points = time.perf_counter(), 0
+    start, points, watching = time.perf_counter(), 0, 0.0
     before, compiled = training.seconds, training.compile_seconds
+    memory = Memory(samples, training)
     error = training.curve[-1].error if training.curve else None
     pending: list[Tensor] = []
     training.model.train()
@@ -74,11 +75,16 @@ def train(
             continue
         training.recent += _finite(pending, training)
         pending.clear()
-        elapsed = time.perf_counter() - start - (training.compile_seconds - compiled)
+        apart = watching + training.compile_seconds - compiled
+        elapsed = time.perf_counter() - start - apart
         training.seconds = before + elapsed
         latest = training.recent[-1]
         if evaluate:
+            memory.note()
+            pause = time.perf_counter()
             errors = validation_errors(training)
+            watching += time.perf_counter() - pause
+            memory.forget()
             means = torch.tensor(training.recent, dtype=torch.float64).mean(0).tolist()
             training.curve.append(Point(training.step, training.seconds, means, errors))
             training.recent.clear()
@@ -96,6 +102,26 @@ def train(
             return False
     training.model.eval()
     return True
+
+
+class Memory:
+    """The peak memory of a GPU in training, apart from data that stay on it and from validation."""
+
+    def __init__(self, samples: Samples, training: Training) -> None:
+        self.training, self.on_gpu = training, training.device.type == "cuda"
+        self.data = samples.resident_bytes
+        self.forget()
+
+    def note(self) -> None:
+        """Record the largest use since the last `forget`."""
+        if self.on_gpu:
+            used = torch.cuda.max_memory_allocated(self.training.device) - self.data
+            self.training.peak_memory = max(self.training.peak_memory, used)
+
+    def forget(self) -> None:
+        """Begin anew."""
+        if self.on_gpu:
+            torch.cuda.reset_peak_memory_stats(self.training.device)
 
 
 def next_batch(training: Training, samples: Samples) -> tuple[Batch, float]:

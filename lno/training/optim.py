@@ -32,21 +32,16 @@ class Rule:
     """An optimiser by its numbers.
 
     Args:
-        betas: of the running means of the gradient and of its square.
         coupled: weight decay is a part of the gradient (Adam), not of the update (AdamW).
         muon: matrices with more than 16 rows and columns follow Muon, all else AdamW.
     """
 
-    betas: tuple[float, float]
     coupled: bool = False
     muon: bool = False
 
 
-OPTIMIZERS = {
-    "adamw": Rule((0.9, 0.99)),  # the betas of the paper's code
-    "adam": Rule((0.9, 0.999), coupled=True),
-    "muon": Rule((0.9, 0.99), muon=True),
-}
+OPTIMIZERS = {"adamw": Rule(), "adam": Rule(coupled=True), "muon": Rule(muon=True)}
+BETA = 0.9  # of the running mean of the gradient, where a schedule does not move it
 
 
 class Optimizer:
@@ -73,9 +68,11 @@ class Optimizer:
         rule: Rule,
         weight_decay: float = 0.0,
         decay_all: bool = True,
+        square_beta: float = 0.99,
         ema: float | None = None,
     ) -> None:
         self.model, self.rule, self.weight_decay, self.ema = model, rule, weight_decay, ema
+        self.square_beta = square_beta
         self.lead = leading_axes(model)
         decayed, plain, matrices = self._groups(decay_all)
         self.parameters = [*decayed, *plain, *(p for same in matrices for p in same)]
@@ -106,8 +103,7 @@ class Optimizer:
 
     def numbers(self, step: int, rate: float, pace: Pace) -> Tensor:
         """What decides the update of a step (counted from 0), on the CPU."""
-        beta, square_beta = self.rule.betas
-        beta = beta if pace.beta is None else pace.beta
+        beta, square_beta = pace.beta or BETA, self.square_beta
         rate = rate * pace.rate
         forget = 1.0 if step == 0 else 1 - (self.ema or 0.0)
         correction = math.sqrt(1 - square_beta ** (step + 1))
@@ -148,7 +144,7 @@ class Optimizer:
         elif decay:
             p[self.decayed].mul_(1 - rate * decay)
         m.lerp_(g, new)
-        v.mul_(self.rule.betas[1]).addcmul_(g, g, value=1 - self.rule.betas[1])
+        v.mul_(self.square_beta).addcmul_(g, g, value=1 - self.square_beta)
         p.sub_((m * size).div_(v.sqrt().mul_(correction).add_(EPSILON)))
         for p, g, m in self.matrices:
             m.lerp_(g, 1 - MUON_MOMENTUM)

@@ -19,7 +19,9 @@ class Recipe:
         batch: samples in a step.
         optimizer: "adamw", "adam", or "muon" (for hidden matrices, AdamW for the rest).
         rate: the peak learning rate.
-        schedule: "onecycle", "step" (×0.7 every 50 epochs), "cosine" or "constant".
+        square_beta: the second beta of Adam and AdamW.
+        schedule: "onecycle" (the paper's), "onecycle_torch" (torch's own numbers), "step" (×0.7
+            every 50 epochs), "cosine" or "constant".
         weight_decay: of the optimiser.
         decay_all: decay norms and biases too, as the paper does.
         loss: "relative_l2", "relative_mae" or "mse".
@@ -38,6 +40,7 @@ class Recipe:
     batch: int = 4
     optimizer: str = "adamw"
     rate: float = 1e-3
+    square_beta: float = 0.99
     schedule: str = "onecycle"
     weight_decay: float = 5e-5
     decay_all: bool = True
@@ -52,6 +55,7 @@ class Recipe:
         require_count("Recipe.epochs", self.epochs, 10**7)
         require_count("Recipe.batch", self.batch, 10**6)
         require_range("Recipe.rate", self.rate, 1e-12, 10.0)
+        require_range("Recipe.square_beta", self.square_beta, 0.0, 1 - 1e-9)
         require_range("Recipe.weight_decay", self.weight_decay, 0.0, 10.0)
         for name, table in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("loss", METRICS)):
             if getattr(self, name) not in table:

@@ -29,6 +29,14 @@ class Samples:
             self.reader = ThreadPoolExecutor(1, "lno-reader")
             self.coming: tuple[Tensor, Future[Batch]] | None = None
 
+    @property
+    def resident_bytes(self) -> int:
+        """What the samples take up on the device."""
+        if self.resident is None:
+            return 0
+        tensors = {id(v): v for v in vars(self.resident).values() if isinstance(v, Tensor)}
+        return sum(v.numel() * v.element_size() for v in tensors.values())
+
     def batch(self, index: Tensor, ahead: Tensor | None = None) -> Batch:
         """The samples at `index`, a CPU tensor (b,); those at `ahead` are read meanwhile."""
         if self.resident is not None:

@@ -32,7 +32,7 @@ from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints; the second is there for the day when the first is damaged
 KEY = "lno.checkpoint"
-KEPT = ("step", "seconds", "compile_seconds", "recent")
+KEPT = ("step", "seconds", "compile_seconds", "peak_memory", "recent")
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,9 @@ class Training:
     team: Team = ALONE
     symmetries: Sequence[Symmetry] = ()
     step: int = 0
-    seconds: float = 0.0  # of training, without compilation
+    seconds: float = 0.0  # of training, without compilation and validation
     compile_seconds: float = 0.0
+    peak_memory: int = 0  # bytes on a GPU, resident data apart
     curve: list[Point] = field(default_factory=list)
     recent: list[list[float]] = field(default_factory=list)  # losses since the curve's last point
 
@@ -106,7 +107,12 @@ class Training:
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
         rule = OPTIMIZERS[recipe.optimizer]
         self.optimizer = Optimizer(
-            self.model, rule, recipe.weight_decay, recipe.decay_all, recipe.ema
+            self.model,
+            rule,
+            recipe.weight_decay,
+            recipe.decay_all,
+            recipe.square_beta,
+            recipe.ema,
         )
 
     @property

@@ -31,7 +31,7 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
     """With a beta that moves, as in the paper's recipe."""
     ours, theirs = network(dtype=torch.float64), network(dtype=torch.float64)
     rule = OPTIMIZERS[name]
-    optimizer = Optimizer(ours, rule, 0.1, decay_all)
+    optimizer = Optimizer(ours, rule, 0.1, decay_all, square_beta=0.97)
     groups = [
         {"params": [p for p in theirs.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {
@@ -40,11 +40,11 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
         },
     ]
     cls = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
-    torchs = cls(groups, lr=1.0, betas=rule.betas)
+    torchs = cls(groups, lr=1.0)
     for step in range(30):
         pace = onecycle(step, 30, 1)
         for group in torchs.param_groups:
-            group.update(lr=1e-2 * pace.rate, betas=(pace.beta, rule.betas[1]))
+            group.update(lr=1e-2 * pace.rate, betas=(pace.beta, 0.97))
         differentiate(ours, step)
         optimizer.gather()
         optimizer.update(optimizer.numbers(step, 1e-2, pace))
@@ -99,7 +99,7 @@ def test_clipping_is_torchs() -> None:
 
 def test_a_parameter_without_a_gradient_stays() -> None:
     model = network()
-    optimizer = Optimizer(model, Rule((0.9, 0.99)))
+    optimizer = Optimizer(model, Rule())
     before = model[0].weight.detach().clone()
     differentiate(model, 0)
     optimizer.gather()

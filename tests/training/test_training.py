@@ -18,7 +18,7 @@ from torch import nn
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.training.optim import OPTIMIZERS
-from lno.training.schedules import SCHEDULES, onecycle
+from lno.training.schedules import SCHEDULES
 
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 EVERYTHING = Recipe(
@@ -30,14 +30,19 @@ def weights(operator: Operator) -> torch.Tensor:
     return torch.cat([p.detach().flatten() for p in operator.model.parameters()])
 
 
-def test_onecycle_is_torchs_step_for_step() -> None:
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("onecycle", {"pct_start": 0.2, "div_factor": 1e4, "final_div_factor": 1e4}),
+        ("onecycle_torch", {}),
+    ],
+)
+def test_onecycle_is_torchs_step_for_step(name: str, numbers: dict) -> None:
     parameter = nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.AdamW([parameter], betas=(0.9, 0.99))
-    theirs = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=1e-3, total_steps=97, pct_start=0.2, div_factor=1e4, final_div_factor=1e4
-    )
+    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=97, **numbers)
     for step in range(97):
-        pace = onecycle(step, 97, 1)
+        pace = SCHEDULES[name](step, 97, 1)
         assert 1e-3 * pace.rate == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
         assert pace.beta == pytest.approx(optimizer.param_groups[0]["betas"][0], rel=1e-9)
         optimizer.step()

@@ -1,0 +1,393 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.func import functional_call, stack_module_state, vmap
+
+from lno import Spec
+from lno.models.transolver import Transolver, TransolverConfig, reference_distances
+
+FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
+GRID = (6, 5)
+CLOUD = TransolverConfig(32, 2, 4, 8, mlp_ratio=2, convolution=False, reference=None)
+REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=3)
+RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
+FORMS = pytest.mark.parametrize("config", [CLOUD, REGULAR, RAW], ids=["cloud", "grid", "raw grid"])
+
+
+def build(
+    config: TransolverConfig = CLOUD,
+    dtype: torch.dtype = torch.float32,
+    in_channels: int = 1,
+    seed: int = 0,
+) -> Transolver:
+    """A model whose weights are far from their small initial values, so that all parts matter."""
+    torch.manual_seed(seed)
+    model = Transolver(Spec(2, in_channels, 3, GRID), config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model.to(dtype).eval()
+
+
+def inputs(
+    b: int = 2, i: int = 1, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(b, 30, 2, generator=generator, dtype=dtype)
+    return x, torch.randn(b, 30, i, generator=generator, dtype=dtype)
+
+
+def close(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
+    return float((a - b).detach().abs().max() / b.detach().abs().max()) <= tolerance
+
+
+def by_hand(model: Transolver, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """The model's equations for one sample, in NumPy float64, sharing no code with it."""
+    from scipy.special import erf, softmax
+
+    w = {k: v.detach().double().numpy() for k, v in model.state_dict().items()}
+    config, (rows, columns) = model.config, GRID
+
+    def linear(name: str, v: np.ndarray) -> np.ndarray:
+        return v @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
+
+    def gelu(v: np.ndarray) -> np.ndarray:
+        return v * (1 + erf(v / np.sqrt(2))) / 2
+
+    def norm(name: str, v: np.ndarray) -> np.ndarray:
+        scaled = (v - v.mean(-1, keepdims=True)) / np.sqrt(v.var(-1, keepdims=True) + 1e-5)
+        return scaled * w[f"{name}.weight"] + w[f"{name}.bias"]
+
+    def convolution(name: str, v: np.ndarray) -> np.ndarray:
+        padded = np.pad(v.reshape(rows, columns, -1), ((1, 1), (1, 1), (0, 0)))
+        out = np.zeros((rows, columns, len(w[f"{name}.bias"]))) + w[f"{name}.bias"]
+        for a in range(3):
+            for b in range(3):
+                near = padded[a : a + rows, b : b + columns]
+                out += near @ w[f"{name}.weight"][:, :, a, b].T
+        return out.reshape(rows * columns, -1)
+
+    if config.reference is not None:
+        near, far = (
+            np.array([(p, q) for p in np.linspace(0, 1, n) for q in np.linspace(0, 1, m)])
+            for n, m in (GRID, (config.reference, config.reference))
+        )
+        x = np.linalg.norm(near[:, None] - far, axis=-1)
+    hidden = gelu(linear("preprocess.input", np.concatenate((x, u), -1)))
+    f = linear("preprocess.output", hidden)
+    if not config.convolution or u.shape[-1] == 0:
+        f = f + w["placeholder"]
+    size = config.width // config.heads
+    for k in range(config.layers):
+        name = f"blocks.{k}"
+        project = convolution if config.convolution else linear
+        both = project(f"{name}.attention.keys_values", norm(f"{name}.norm_attention", f))
+        keys, values = np.split(both, 2, -1)
+        heads = []
+        for j in range(config.heads):
+            part = slice(j * size, (j + 1) * size)
+            temperature = float(w[f"{name}.attention.temperature"][j])
+            if config.convolution:
+                temperature = min(max(temperature, 0.1), 5)
+            slices = softmax(linear(f"{name}.attention.slice", keys[:, part]) / temperature, -1)
+            z = slices.T @ values[:, part] / (slices.sum(0)[:, None] + 1e-5)
+            query, key, value = np.split(linear(f"{name}.attention.query_key_value", z), 3, -1)
+            heads.append(slices @ softmax(query @ key.T / np.sqrt(size), -1) @ value)
+        f = f + linear(f"{name}.attention.output", np.concatenate(heads, -1))
+        f = f + linear(f"{name}.down", gelu(linear(f"{name}.up", norm(f"{name}.norm_mlp", f))))
+    return linear("head", norm("norm", f))
+
+
+@FORMS
+@pytest.mark.parametrize("in_channels", [0, 1, 4])
+def test_the_model_is_its_equations(config: TransolverConfig, in_channels: int) -> None:
+    model = build(config, torch.float64, in_channels)
+    with torch.no_grad():  # on both sides of the range that grids have
+        model.blocks[0].attention.temperature[:2] = torch.tensor([0.04, 9.0])
+    x, u = inputs(i=in_channels, dtype=torch.float64)
+    expected = np.stack([by_hand(model, x[k].numpy(), u[k].numpy()) for k in range(2)])
+    assert close(model(x, u, x), torch.from_numpy(expected), 1e-12)
+
+
+@pytest.mark.skipif(not FIXTURES.exists(), reason="reference weights are not on this machine")
+@pytest.mark.parametrize("form", ["irregular", "structured"])
+def test_reference_weights_give_the_reference_output(form: str) -> None:
+    file = np.load(FIXTURES / f"transolver_{form}_reference.npz")
+    weights = {k[7:]: file[k] for k in file.files if k.startswith("weight/")}
+    grid = tuple(file["grid"].tolist()) if "grid" in file.files else None
+    model = Transolver.from_reference(weights, int(file["heads"]), grid)
+    sizes = [int(file[name]) for name in ("width", "layers", "heads", "slices", "mlp_ratio")]
+    assert model.config == TransolverConfig(*sizes, convolution=grid is not None, reference=None)
+    x, u, out = (torch.from_numpy(file[name]) for name in ("x", "u", "out"))
+    assert close(model(x, u, x), out, 1e-5)
+
+
+def reference_names(model: Transolver) -> dict[str, np.ndarray]:
+    """The model's weights as the published code names them."""
+    last = f"blocks.{model.config.layers - 1}"
+    parts = {
+        "keys_values": ["Attn.in_project_x", "Attn.in_project_fx"],
+        "query_key_value": ["Attn.to_q", "Attn.to_k", "Attn.to_v"],
+    }
+    names = {
+        "attention.slice": "Attn.in_project_slice",
+        "attention.output": "Attn.to_out.0",
+        "attention.temperature": "Attn.temperature",
+        "norm_attention": "ln_1",
+        "norm_mlp": "ln_2",
+        "up.": "mlp.linear_pre.0.",
+        "down.": "mlp.linear_post.",
+        "preprocess.input": "preprocess.linear_pre.0",
+        "preprocess.output": "preprocess.linear_post",
+    }
+    weights = {}
+    for name, value in model.state_dict().items():
+        array = value.numpy()
+        joined = next((key for key in parts if key in name), None)
+        if joined is not None:
+            for theirs, part in zip(
+                parts[joined], np.split(array, len(parts[joined])), strict=True
+            ):
+                weights[name.replace(f"attention.{joined}", theirs)] = part
+            continue
+        if name.startswith("norm."):
+            name = f"{last}.ln_3{name[4:]}"
+        if name.startswith("head."):
+            name = f"{last}.mlp2{name[4:]}"
+        for ours, theirs in names.items():
+            name = name.replace(ours, theirs)
+        weights[name] = array.reshape(1, -1, 1, 1) if name.endswith("temperature") else array
+    return weights
+
+
+@FORMS
+@pytest.mark.parametrize("in_channels", [0, 1, 4])
+def test_from_reference_reads_every_other_size_off_the_weights(
+    config: TransolverConfig, in_channels: int
+) -> None:
+    model, (x, u) = build(config, in_channels=in_channels), inputs(i=in_channels)
+    grid = GRID if config.convolution else None
+    translated = Transolver.from_reference(reference_names(model), 4, grid, in_channels)
+    assert translated.config == config
+    assert translated.spec == Spec(2, in_channels, 3, grid)
+    assert torch.equal(translated(x, u, x), model(x, u, x))
+
+
+def test_from_reference_refuses_what_does_not_fit() -> None:
+    weights = reference_names(build(REGULAR))
+    with pytest.raises(ValueError, match="lack 'placeholder'"):
+        Transolver.from_reference({k: v for k, v in weights.items() if k != "placeholder"}, 4, GRID)
+    with pytest.raises(ValueError, match="'surprise' is not a weight"):
+        Transolver.from_reference({**weights, "surprise": np.zeros(3)}, 4, GRID)
+    with pytest.raises(ValueError, match="pass the right in_channels"):
+        Transolver.from_reference(weights, 4, GRID, in_channels=2)
+    with pytest.raises(ValueError, match=r"convolution and \.reference need data on a 2-D grid"):
+        Transolver.from_reference(weights, 4)
+    broken = {**weights, "blocks.1.ln_3.bias": np.zeros(3, np.float32)}
+    with pytest.raises(ValueError, match=r"(?s)do not fit one Transolver.*norm\.bias"):
+        Transolver.from_reference(broken, 4, GRID)
+
+
+@pytest.mark.parametrize(
+    ("spec", "config", "count"),
+    [
+        (Spec(2, 1, 1, (85, 85)), TransolverConfig(), 2_826_945),  # Darcy: 2.83 M
+        (Spec(2, 10, 1, (64, 64)), TransolverConfig(width=256, slices=32), 11_232_321),  # NS2d
+    ],
+)
+def test_published_sizes_have_the_published_parameter_counts(
+    spec: Spec, config: TransolverConfig, count: int
+) -> None:
+    with torch.device("meta"):
+        model = Transolver(spec, config)
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+def test_reference_distances_of_a_small_grid() -> None:
+    half, diagonal, skew = 0.5, 2**0.5, (1 + 0.25) ** 0.5
+    expected = [  # rows at 0, 1/2, 1 and columns at 0, 1; corners 00, 01, 10, 11
+        [0, 1, 1, diagonal],
+        [1, 0, diagonal, 1],
+        [half, skew, half, skew],
+        [skew, half, skew, half],
+        [1, diagonal, 0, 1],
+        [diagonal, 1, 1, 0],
+    ]
+    got = reference_distances((3, 2), 2, like=torch.zeros(0, dtype=torch.float64))
+    assert torch.allclose(got, torch.tensor(expected, dtype=torch.float64), atol=1e-15)
+
+
+def test_reference_distances_replace_positions() -> None:
+    model, (x, u) = build(REGULAR), inputs()
+    elsewhere = 3 * x + 1
+    assert torch.equal(model(x, u, x), model(elsewhere, u, elsewhere))
+
+
+def test_point_clouds_are_equivariant_to_the_order_of_points() -> None:
+    model, (x, u) = build(CLOUD), inputs()
+    order = torch.randperm(30, generator=torch.Generator().manual_seed(2))
+    mixed = x[:, order]
+    assert close(model(mixed, u[:, order], mixed), model(x, u, x)[:, order], 1e-5)
+
+
+def test_padded_and_masked_batches_equal_single_samples() -> None:
+    model, (x, u) = build(CLOUD), inputs()
+    lengths = [30, 7]
+    mask = torch.arange(30) < torch.tensor(lengths)[:, None]
+    junk = 1e3 * torch.randn(2, 30, 2, generator=torch.Generator().manual_seed(3))
+    padded_x = torch.where(mask[..., None], x, junk)
+    padded_u = torch.where(mask[..., None], u, junk[..., :1])
+    together = model(padded_x, padded_u, padded_x, mask)
+    assert torch.isfinite(together).all()
+    for k, n in enumerate(lengths):
+        alone_x = x[k : k + 1, :n]
+        alone = model(alone_x, u[k : k + 1, :n], alone_x)
+        assert close(together[k : k + 1, :n], alone, 1e-5)
+
+
+@FORMS
+def test_shared_positions_equal_repeated_ones_in_value_and_gradient(
+    config: TransolverConfig,
+) -> None:
+    model, (x, u) = build(config, torch.float64), inputs(dtype=torch.float64)
+    results = []
+    for positions in (x[:1], x[:1].repeat(2, 1, 1)):
+        model.zero_grad()
+        out = model(positions, u, positions)
+        out.square().sum().backward()
+        gradients = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        results.append((out.detach(), gradients))
+    (a, ga), (b, gb) = results
+    assert close(a, b, 1e-12)
+    assert all(torch.allclose(p, r, rtol=1e-9, atol=1e-10) for p, r in zip(ga, gb, strict=True))
+
+
+@FORMS
+def test_models_side_by_side_equal_each_alone(config: TransolverConfig) -> None:
+    models, (x, u) = [build(config, seed=k) for k in range(3)], inputs()
+    weights, buffers = stack_module_state(models)
+
+    def one(weights: dict, x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        return functional_call(models[0], (weights, buffers), (x, u, x))
+
+    together = vmap(one, in_dims=(0, None, None))(weights, x, u)
+    each = vmap(one)(weights, torch.stack([x] * 3), torch.stack([u, 2 * u, 3 * u]))
+    for k, model in enumerate(models):
+        assert close(together[k], model(x, u, x), 1e-5)
+        assert close(each[k], model(x, (k + 1) * u, x), 1e-5)
+
+
+@FORMS
+def test_one_graph_holds_the_whole_model(config: TransolverConfig) -> None:
+    model, (x, u) = build(config), inputs()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert close(compiled(x, u, x), model(x, u, x), 1e-5)
+
+
+@FORMS
+def test_weights_are_the_whole_state(config: TransolverConfig) -> None:
+    """A model built without memory and given weights computes the same, as model files need it."""
+    model, (x, u) = build(config), inputs()
+    assert not list(model.buffers())
+    with torch.device("meta"):
+        empty = Transolver(model.spec, config)
+    empty.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(empty(x, u, x), model(x, u, x))
+
+
+@FORMS
+def test_slice_weights_and_outputs_are_float32_inside_half_precision(
+    config: TransolverConfig,
+) -> None:
+    model, (x, u) = build(config), inputs()
+    full = model(x, u, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        keys = torch.randn(2, 4, 30, 8, dtype=torch.bfloat16)
+        assert model.blocks[0].attention.weights(keys).dtype == torch.float32
+        half = model(x, u, x)
+    assert half.dtype == torch.float32
+    assert close(half, full, 0.05)
+
+
+def test_a_slice_without_points_gives_no_nan() -> None:
+    model, (x, u) = build(CLOUD), inputs()
+    with torch.no_grad():
+        for block in model.blocks:
+            block.attention.slice.bias[0] = -1e30
+    model(x, u, x).square().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_initial_weights() -> None:
+    torch.manual_seed(0)
+    model = Transolver(Spec(2, 1, 1, (85, 85)))
+    attention = model.blocks[3].attention
+    assert attention.temperature.tolist() == [0.5] * 8
+    for layer in (attention.slice, attention.output, model.blocks[0].up, model.preprocess.input):
+        assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
+        assert not bool(layer.bias.any())
+    bound = (9 * 128) ** -0.5  # torch's default for 3×3 convolutions of 128 channels
+    spread = float(attention.keys_values.weight.detach().std())
+    assert spread == pytest.approx(bound / 3**0.5, rel=0.05)
+    assert float(model.placeholder.detach().min()) >= 0
+    assert float(model.placeholder.detach().max()) <= 1 / 128
+
+
+@FORMS
+def test_it_predicts_at_the_observed_points_only(config: TransolverConfig) -> None:
+    model, (x, u) = build(config), inputs()
+    expected = model(x, u, x)
+    assert torch.equal(model(x, u, x.clone()), expected)  # the same values are the same points
+    assert torch.equal(model(x[:1], u, x[:1].repeat(2, 1, 1)), model(x[:1], u, x[:1]))
+    for elsewhere in (x + 1e-3, x[:, :7], x[:, [1, 0, *range(2, 30)]]):
+        with pytest.raises(ValueError, match="predicts at the observed points only"):
+            model(x, u, elsewhere)
+
+
+@pytest.mark.parametrize("config", [REGULAR, RAW])
+def test_a_grid_is_needed_whole(config: TransolverConfig) -> None:
+    model, (x, u) = build(config), inputs()
+    with pytest.raises(ValueError, match="takes no mask"):
+        model(x, u, x, torch.ones(2, 30, dtype=torch.bool))
+    part = x[:, :29]
+    with pytest.raises(ValueError, match=r"grid \(6, 5\) of 30 points, got 29"):
+        model(part, u[:, :29], part)
+
+
+@pytest.mark.parametrize("grid", [None, (30,), (3, 2, 5)])
+@pytest.mark.parametrize("keys", [{"reference": None}, {"convolution": False}, {}])
+def test_convolutions_and_reference_points_need_a_grid(
+    grid: tuple[int, ...] | None, keys: dict
+) -> None:
+    with pytest.raises(ValueError, match="need data on a 2-D grid"):
+        Transolver(Spec(2, 1, 1, grid), TransolverConfig(**keys))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"width": 0}, "width must be a whole number from 1"),
+        ({"layers": 2.5}, "layers must be a whole number"),
+        ({"heads": 5}, "heads must divide the width 128"),
+        ({"slices": 0}, "slices must be a whole number"),
+        ({"mlp_ratio": 1000}, "mlp_ratio must be a whole number from 1 to 64"),
+        ({"convolution": 1}, "convolution must be True or False"),
+        ({"reference": 0}, "reference must be a whole number from 1"),
+    ],
+)
+def test_impossible_sizes_are_errors(keys: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TransolverConfig(**keys)
+
+
+@pytest.mark.gpu
+@FORMS
+def test_gpu_equals_cpu(config: TransolverConfig) -> None:
+    model, (x, u) = build(config), inputs()
+    expected = model(x, u, x)
+    model, x, u = model.cuda(), x.cuda(), u.cuda()
+    assert close(model(x, u, x).cpu(), expected, 1e-4)
