@@ -1,0 +1,70 @@
+"""Tables that are shown on a terminal, in Markdown and in HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import rich.table
+
+from lno.report import html
+
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of text, with a title and remarks below it.
+
+    Args:
+        title: what it shows.
+        header: the names of its columns.
+        rows: cells, as many in each as there are columns.
+        notes: sentences below it: protocol, hardware, the command that makes it.
+
+    >>> print(Table("Errors", ["model", "error"], [["LNO", "0.5 %"]]).markdown())
+    | model | error |
+    |---|---|
+    | LNO | 0.5 % |
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """The table and its notes, without the title."""
+        lines = [
+            f"| {' | '.join(self.header)} |",
+            f"|{'---|' * len(self.header)}",
+            *(f"| {' | '.join(row)} |" for row in self.rows),
+        ]
+        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+
+    def html(self) -> str:
+        """Title, table and notes."""
+        parts = [html.heading(self.title), html.table(self.header, self.rows)]
+        return "".join([*parts, *(html.paragraph(note, note=True) for note in self.notes)])
+
+    def rich(self) -> rich.table.Table:
+        """For a terminal."""
+        shown = rich.table.Table(*self.header, title=self.title)
+        for row in self.rows:
+            shown.add_row(*row)
+        return shown
+
+
+def spread(values: list[float], scale: float = 100.0, digits: int = 3) -> str:
+    """The mean of several numbers and their standard deviation: "0.735 ± 0.004".
+
+    >>> spread([0.01, 0.02]), spread([0.01]), spread([])
+    ('1.500 ± 0.707', '1.000', 'missing')
+    """
+    if not values:
+        return MISSING
+    mean = sum(values) / len(values)
+    shown = f"{scale * mean:.{digits}f}"
+    if len(values) == 1:
+        return shown
+    variance = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+    return f"{shown} ± {scale * variance**0.5:.{digits}f}"
