@@ -178,6 +178,114 @@ def evaluate(
     _print_errors(experiment.evaluate(model, file, device))
 
 
+reproduce = typer.Typer(
+    help="The paper's tables: runs what is missing, then prints them.", no_args_is_help=True
+)
+app.add_typer(reproduce, name="reproduce")
+Ledger = Annotated[Path, typer.Option(help="The ledger.")]
+Problems = Annotated[str, typer.Option(help="Like darcy,ns2d; default: all.")]
+Models = Annotated[str, typer.Option(help="Like lno,transolver; default: all.")]
+Seeds = Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")]
+Epochs = Annotated[int | None, typer.Option(min=1, help="Instead of those of the table.")]
+Minutes = Annotated[float | None, typer.Option(help="Stop after so much training.")]
+Precision = Annotated[str | None, typer.Option(help="fp32, tf32 or mixed.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what is missing.")]
+Apart = Annotated[bool, typer.Option("--apart", help="Train the seeds one after the other.")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+
+
+@reproduce.command("forward", epilog="Example: lno reproduce forward --problems darcy --dry-run")
+def reproduce_forward(
+    problems: Problems = "",
+    models: Models = "",
+    recipes: Annotated[str, typer.Option(help="Like paper,fast; default: all.")] = "",
+    seeds: Seeds = 3,
+    epochs: Epochs = None,
+    precision: Precision = None,
+    minutes: Minutes = None,
+    dry_run: DryRun = False,
+    apart: Apart = False,
+    results: Ledger = Path("results"),
+    device: Device = "auto",
+) -> None:
+    """Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper)."""
+    from lno.experiments import forward
+    from lno.experiments.cells import train_missing
+
+    wanted = (_names(problems), _names(models), _names(recipes))
+    cells = forward.chosen(forward.CELLS, *wanted, epochs, precision)
+    numbers = range(seeds)
+    if dry_run:
+        _print_table(forward.plan(cells, numbers, results))
+        return
+    done = train_missing(
+        cells,
+        numbers,
+        results,
+        minutes=minutes,
+        together=not apart,
+        device=device,
+        say=_say,
+    )
+    _print_table(forward.table(cells, numbers, results))
+    _say_whether_done(done)
+
+
+@reproduce.command("resolution", epilog="Example: lno reproduce resolution --models lno")
+def reproduce_resolution(
+    models: Models = "",
+    seeds: Seeds = 1,
+    epochs: Epochs = None,
+    precision: Precision = None,
+    minutes: Minutes = None,
+    dry_run: DryRun = False,
+    apart: Apart = False,
+    results: Ledger = Path("results"),
+    device: Device = "auto",
+) -> None:
+    """Trained on 43² points, tested on up to 421² (Table 5 of the paper)."""
+    from lno.experiments import forward, resolution
+    from lno.experiments.cells import train_missing
+
+    cells = forward.chosen(resolution.CELLS, (), _names(models), (), epochs, precision)
+    numbers = range(seeds)
+    if dry_run:
+        _print_table(forward.plan(cells, numbers, results))
+        return
+    done = train_missing(
+        cells,
+        numbers,
+        results,
+        minutes=minutes,
+        together=not apart,
+        device=device,
+        test=resolution.errors_on_grids,
+        say=_say,
+    )
+    _print_table(resolution.table(cells, numbers, results))
+    _say_whether_done(done)
+
+
+@reproduce.command("efficiency", epilog="Example: lno reproduce efficiency")
+def reproduce_efficiency(
+    problems: Problems = "",
+    models: Models = "",
+    precision: Annotated[str, typer.Option(help="auto, fp32, tf32 or mixed.")] = "auto",
+    dry_run: DryRun = False,
+    again: Annotated[bool, typer.Option("--again", help="Measure even if it was.")] = False,
+    results: Ledger = Path("results"),
+    device: Device = "auto",
+) -> None:
+    """Weights, memory and time of training, LNO beside Transolver (Table 4 of the paper)."""
+    from lno.experiments import efficiency
+
+    exists = (results / "benchmarks" / "efficiency.json").exists()
+    if not dry_run and (again or not exists):
+        chosen = (_names(problems) or efficiency.PROBLEMS, _names(models) or efficiency.MODELS)
+        efficiency.measure_all(results, *chosen, precision, device)
+    _print_table(efficiency.table(results))
+
+
 data = typer.Typer(help="Make, read and look at data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
 
@@ -287,6 +395,26 @@ def _program() -> str:
     path = Path(sys.argv[0]).resolve()
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _names(given: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _print_table(table: Any) -> None:
+    out.print(table.rich())
+    for note in table.notes:
+        out.print(note, soft_wrap=True, markup=False)
+
+
+def _say(line: str) -> None:
+    err.print(line, soft_wrap=True, markup=False)
+
+
+def _say_whether_done(done: bool) -> None:
+    if not done:
+        out.print("stopped before all runs were done; the same command goes on", markup=False)
 
 
 def _print_lines(lines: dict[str, str]) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,7 +77,12 @@ class Run:
 
 
 def commit() -> str:
-    """The commit of this package's source, marked where files were changed; empty if unknown."""
+    """The commit of this package's source, marked where files were changed; empty if unknown.
+
+    `$LNO_COMMIT` says it where the source is a copy without its history.
+    """
+    if "LNO_COMMIT" in os.environ:
+        return os.environ["LNO_COMMIT"]
     try:
         found = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],

@@ -148,7 +148,7 @@ class Operator:
         if init:
             kind, nets = init.kind, _copies(init, members, prepared, task)
         else:
-            kind, spec = model, _spec(prepared, normalizers)
+            kind, spec = model, model_spec(prepared, normalizers)
             nets = [build_model(model, config, spec, seed + k) for k in range(members)]
         where = pick_device(device)
         watched = None if held_back is None else task.prepare(held_back)
@@ -399,7 +399,7 @@ def build_model(kind: str, config: Any, spec: Spec, seed: int = 0) -> nn.Module:
         return model_class(spec, config)
 
 
-def _spec(prepared: Fields, normalizers: Normalizers) -> Spec:
+def model_spec(prepared: Fields, normalizers: Normalizers) -> Spec:
     """What the model sees: encoded positions and normalised channels."""
     i, o = len(normalizers.u.mean), len(normalizers.y.mean)
     return Spec(normalizers.x.features, i, o, prepared.grid)
@@ -407,8 +407,8 @@ def _spec(prepared: Fields, normalizers: Normalizers) -> Spec:
 
 def _copies(init: Operator, count: int, prepared: Fields, task: Task) -> list[nn.Module]:
     """Models to fine-tune: the operator's members in turn."""
-    expected = _spec(prepared, init.normalizers)
-    got = _spec(prepared, task.normalizers(prepared))
+    expected = model_spec(prepared, init.normalizers)
+    got = model_spec(prepared, task.normalizers(prepared))
     if replace(expected, grid=None) != replace(got, grid=None):
         raise ValueError(
             f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"

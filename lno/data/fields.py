@@ -195,6 +195,12 @@ class Fields:
         """The same samples in a random order that `seed` decides."""
         return self.subset(np.random.default_rng(seed).permutation(len(self)))
 
+    def without_period(self) -> Fields:
+        """The same samples, whose periodic coordinates a model reads as plain numbers."""
+        other = self._with(dict(self._columns()), len(self))
+        other.period = None
+        return other
+
     @staticmethod
     def concatenate(parts: Sequence[Fields]) -> Fields:
         """The samples of several data sets that mean the same, one after the other."""

@@ -32,6 +32,8 @@ PROTOCOLS: dict[str, dict[str, Protocol]] = {
         "ns2d": Protocol(1000, 200),
         "burgers": Protocol(4096, 256),
     },
+    # Trained on 43² points and tested on other resolutions of the same fields.
+    "resolution": {"darcy": Protocol(1000, 200, {"grid": 421, "every": 10})},
     "small": {
         "darcy": Protocol(500, 100, {"grid": 85, "every": 2}),
         "burgers": Protocol(512, 64, {"grid": 64}),

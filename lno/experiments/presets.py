@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lno.data import Fields
 from lno.data.observe import RandomRatio, Window
 from lno.models import LNOConfig, TransolverConfig
 from lno.tasks import Completion, Rollout, Steady, Task
@@ -39,6 +40,7 @@ class Preset:
         recipe: how to train.
         task: what a step means.
         symmetries: train on the symmetries of the problem.
+        raw: read periodic coordinates as plain numbers, as the paper does, not as cos and sin.
     """
 
     protocol: str
@@ -46,6 +48,11 @@ class Preset:
     recipe: Recipe
     task: Task = STEADY
     symmetries: bool = False
+    raw: bool = False
+
+    def training_data(self, fields: Fields) -> Fields:
+        """Samples as the model of this preset reads them."""
+        return fields.without_period() if self.raw else fields
 
 
 # The published code of Transolver: the rate and its cycle are torch's defaults, the loss is in
@@ -58,7 +65,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
     "lno": {
         "paper": {
             "darcy": Preset("standard", PAPER_CONFIGS["darcy"], PAPER_RECIPE),
-            "ns2d": Preset("standard", PAPER_CONFIGS["ns2d"], PAPER_RECIPE, FILM),
+            "ns2d": Preset("standard", PAPER_CONFIGS["ns2d"], PAPER_RECIPE, FILM, raw=True),
         },
         "fast": {
             "darcy": Preset(
@@ -95,6 +102,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
                 TransolverConfig(width=256, slices=32),
                 replace(_TRANSOLVER, batch=2),
                 FILM,
+                raw=True,
             ),
         },
     },

@@ -48,7 +48,7 @@ def train(
     """
     chosen, train_data, test = _data(source, preset, model, device)
     operator = Operator.fit(
-        train_data,
+        chosen.training_data(train_data),
         task=chosen.task,
         model=model,
         config=chosen.config,

@@ -56,10 +56,14 @@ def make(
     seed: int = 0,
     device: str = "cpu",
     progress: Progress = lambda done: None,
+    first: int = 0,
 ) -> Fields:
-    """Draw and solve samples 0..samples of `seed`; `progress` hears how many are done."""
+    """Draw and solve `samples` samples of `seed`, from number `first` on.
+
+    `progress` hears how many are done.
+    """
     parts = []
-    for part in _parts(problem, 0, samples, seed, device):
+    for part in _parts(problem, first, first + samples, seed, device):
         parts.append(part)
         progress(sum(map(len, parts)))
     return Fields.concatenate(parts)

@@ -624,3 +624,14 @@ def test_the_caller_keeps_the_data_unchanged():
         for a, b in zip(arrays, copies[name], strict=True):
             np.testing.assert_array_equal(a, b)
     assert_samples(fields, samples)
+
+
+def test_without_period_changes_nothing_else() -> None:
+    x, y = np.linspace(0, 0.9, 10)[:, None], np.random.default_rng(0).normal(size=(2, 10, 1))
+    given = Fields(x, y=y, period=(1.0,), names={"x": ["phase"]})
+    plain = given.without_period()
+    assert plain.period is None
+    assert given.period == (1.0,)
+    assert plain.names == given.names
+    assert np.array_equal(plain.y, given.y)
+    assert plain.hash != given.hash

@@ -1,0 +1,154 @@
+"""What training costs, LNO beside Transolver: the paper's Table 4."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lno.data import Fields
+from lno.experiments.datasets import PROTOCOLS
+from lno.experiments.forward import NAMES
+from lno.experiments.paper import EFFICIENCY
+from lno.experiments.presets import preset
+from lno.files import write_json
+from lno.operator import build_model, model_spec
+from lno.report.tables import MISSING, Table
+from lno.training.device import hardware, pick_device
+from lno.training.loop import next_batch
+from lno.training.precision import pick_precision
+from lno.training.samples import Samples
+from lno.training.state import Training
+from lno.training.step import Step
+
+PROBLEMS, MODELS = ("darcy", "ns2d"), ("lno", "transolver")
+GRIDS: dict[str, tuple[int, int, int]] = {"darcy": (85, 1, 1), "ns2d": (64, 10, 10)}  # side, i, o
+SAMPLES = 40  # time does not depend on how many there are, nor on their values
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one training step."""
+
+    milliseconds: float
+    peak_memory_gb: float | None
+
+
+def measure(step: Callable[[], Any], device: torch.device, data: int, repeats: int = 7) -> Cost:
+    """The median time of a step, and its peak memory apart from `data` bytes that stay."""
+    on_gpu = device.type == "cuda"
+    if on_gpu:  # before the first: a graph takes its memory when it is captured
+        torch.cuda.reset_peak_memory_stats(device)
+    for _ in range(3):
+        step()
+    times = []
+    for _ in range(repeats):
+        if on_gpu:
+            torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        for _ in range(5):
+            step()
+        if on_gpu:
+            torch.cuda.synchronize(device)
+        times.append((time.perf_counter() - start) / 5)
+    peak = (torch.cuda.max_memory_allocated(device) - data) / 1e9 if on_gpu else None
+    return Cost(1e3 * float(np.median(times)), peak)
+
+
+def cost(problem: str, model: str, precision: str = "auto", device: str = "auto") -> dict[str, Any]:
+    """Parameters, seconds an epoch and peak memory of a model with the paper's recipe."""
+    chosen, where = preset(problem, "paper", model), pick_device(device)
+    side, i, o = GRIDS[problem]
+    random = np.random.default_rng(0)
+    axes = np.meshgrid(*[np.linspace(0, 1, side)] * 2, indexing="ij")
+    data = Fields(
+        np.stack(axes, -1).reshape(-1, 2),
+        random.normal(size=(SAMPLES, side**2, i)).astype(np.float32),
+        y=random.normal(size=(SAMPLES, side**2, o)).astype(np.float32),
+        grid=(side, side),
+    )
+    scale = chosen.task.normalizers(data)
+    net = build_model(model, chosen.config, model_spec(data, scale)).to(where)
+    recipe = replace(chosen.recipe, epochs=10**6)  # long enough to be compiled
+    used = pick_precision(precision, where)
+    training = Training(net, chosen.task, scale, recipe, data, None, where, 0, used)
+    samples, step = Samples(data, scale, where), Step(training)
+
+    def next_step() -> None:
+        step(*next_batch(training, samples))
+        training.step += 1
+
+    found = measure(next_step, where, samples.resident_bytes)
+    steps = -(-PROTOCOLS["standard"][problem].train // recipe.batch)
+    return {
+        "problem": problem,
+        "model": model,
+        "precision": used,
+        "batch": recipe.batch,
+        "parameters": sum(p.numel() for p in net.parameters()),
+        "milliseconds_per_step": found.milliseconds,
+        "seconds_per_epoch": found.milliseconds * steps / 1e3,
+        "peak_memory_gb": found.peak_memory_gb,
+        "hardware": hardware(where),
+    }
+
+
+def measure_all(
+    results: Path,
+    problems: Sequence[str] = PROBLEMS,
+    models: Sequence[str] = MODELS,
+    precision: str = "auto",
+    device: str = "auto",
+) -> None:
+    """Measure every model on every problem in one run, and write them into the ledger."""
+    rows = []
+    for problem in problems:
+        for model in models:
+            gc.collect()
+            torch._dynamo.reset()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            rows.append(cost(problem, model, precision, device))
+    write_json(results / "benchmarks" / "efficiency.json", {"rows": rows})
+
+
+def table(results: Path) -> Table:
+    """Costs beside the paper's."""
+    path = results / "benchmarks" / "efficiency.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    by = {(r["problem"], r["model"]): r for r in rows}
+    shown, notes = [], []
+    for problem in PROBLEMS:
+        for model in MODELS:
+            r, printed = by.get((problem, model)), EFFICIENCY[model][problem]
+            cells = [MISSING] * 4
+            if r is not None:
+                memory = r["peak_memory_gb"]
+                cells = [
+                    f"{r['parameters'] / 1e6:.2f}",
+                    "not measured" if memory is None else f"{memory:.2f}",
+                    f"{r['seconds_per_epoch']:.2f}",
+                    r["precision"],
+                ]
+            beside = ", ".join(f"{v:g}" for v in printed)
+            shown.append([problem, NAMES[model], *cells, beside])
+        a, b = (by.get((problem, model)) for model in MODELS)
+        if a and b and a["peak_memory_gb"]:
+            times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))
+            old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in MODELS), strict=True)]
+            notes.append(
+                f"{problem}: LNO takes {times:.2f} of Transolver's time and {memories:.2f} of its "
+                f"memory (paper: {old[2]:.2f} and {old[1]:.2f})."
+            )
+    header = ["problem", "model", "million weights", "GB", "s / epoch", "precision"]
+    header.append("paper: weights, GB, s / epoch")
+    where = ", ".join(sorted({r["hardware"] for r in rows})) or "nothing yet"
+    notes.append(f"Measured on {where}, the paper on an RTX 3090. `lno reproduce efficiency`")
+    return Table("Cost of training", header, shown, notes)

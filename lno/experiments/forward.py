@@ -1,0 +1,150 @@
+"""The forward problems, LNO beside Transolver: the paper's Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lno.experiments.cells import Cell, estimate
+from lno.experiments.paper import FORWARD
+from lno.ledger import Run
+from lno.report.tables import MISSING, Table, spread
+
+NAMES = {"lno": "LNO", "transolver": "Transolver"}
+# 500 epochs of Transolver are hours: it stands beside LNO at fewer, equal for both.
+CELLS = (
+    Cell("darcy", "lno", "paper", 500, "tf32"),
+    Cell("darcy", "lno", "paper", 500, "mixed"),
+    Cell("darcy", "lno", "fast", 150, "tf32"),
+    Cell("darcy", "lno", "paper", 100, "tf32"),
+    Cell("darcy", "transolver", "paper", 100, "tf32"),
+    Cell("ns2d", "lno", "paper", 20, "tf32"),
+    Cell("ns2d", "transolver", "paper", 20, "tf32"),
+    Cell("ns2d", "lno", "paper", 500, "tf32"),
+)
+
+
+def chosen(
+    cells: Sequence[Cell],
+    problems: Sequence[str] = (),
+    models: Sequence[str] = (),
+    recipes: Sequence[str] = (),
+    epochs: int | None = None,
+    precision: str | None = None,
+) -> list[Cell]:
+    """The cells that are asked for; `epochs` and `precision` replace those of the table."""
+    for what, wanted, known in (
+        ("problem", problems, {c.problem for c in cells}),
+        ("model", models, {c.model for c in cells}),
+        ("recipe", recipes, {c.recipe for c in cells}),
+    ):
+        for name in wanted:
+            if name not in known:
+                expected = ", ".join(sorted(known))
+                raise ValueError(f"no {what} {name!r} in this table: expected one of {expected}")
+    found = [
+        c
+        for c in cells
+        if (not problems or c.problem in problems)
+        and (not models or c.model in models)
+        and (not recipes or c.recipe in recipes)
+    ]
+    if epochs is not None:
+        found = [replace(c, epochs=epochs) for c in found]
+    if precision is not None:
+        found = [replace(c, precision=precision) for c in found]
+    return list(dict.fromkeys(found))
+
+
+def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of the cells beside the paper's."""
+    rows, runs = [], {cell: list(cell.runs(results, seeds).values()) for cell in cells}
+    for cell, found in runs.items():
+        rows.append(
+            [
+                cell.problem,
+                NAMES.get(cell.model, cell.model),
+                cell.recipe,
+                cell.precision,
+                str(cell.epochs),
+                spread(_errors(found)),
+                str(len(found)),
+                f"{FORWARD[cell.model][cell.problem]:.2f}",
+                _seconds(found),
+            ]
+        )
+    header = [
+        "problem",
+        "model",
+        "recipe",
+        "precision",
+        "epochs",
+        "relative L2, %",
+        "seeds",
+        "paper, 500 epochs",
+        "seconds a seed",
+    ]
+    return Table("Forward problems", header, rows, [*_ratios(runs), *_told(runs)])
+
+
+def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
+    """The runs that are missing, and about how long they take."""
+    rows, total = [], 0.0
+    for cell in cells:
+        missing = cell.missing(results, seeds)
+        if not missing:
+            continue
+        minutes = estimate(cell, len(missing), results)
+        total += minutes or 0.0
+        shown = "unknown" if minutes is None else f"{minutes:.1f}"
+        what = [cell.problem, cell.model, cell.recipe, cell.precision, str(cell.epochs)]
+        rows.append([*what, ", ".join(map(str, missing)), shown])
+    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "minutes"]
+    note = f"about {total:.0f} minutes of training in all, where it is known"
+    return Table("Missing runs", header, rows, [note] if rows else ["nothing is missing"])
+
+
+def _errors(runs: Sequence[Run]) -> list[float]:
+    return [run.metrics["test"]["relative_l2"] for run in runs]
+
+
+def _seconds(runs: Sequence[Run]) -> str:
+    """Of one seed's training; of members, its share of the time of all."""
+    if not runs:
+        return MISSING
+    each = sum(run.seconds / run.members for run in runs) / len(runs)
+    most = max(run.members for run in runs)
+    return f"{each:.0f}" if most == 1 else f"{each:.0f} ({most} at once)"
+
+
+def _ratios(runs: dict[Cell, list[Run]]) -> list[str]:
+    """LNO's error over Transolver's where both were trained for as many epochs."""
+    lines = []
+    for cell, ours in runs.items():
+        other = replace(cell, model="transolver")
+        theirs = runs.get(other, [])
+        if cell.model != "lno" or not ours or not theirs:
+            continue
+        ratio = _mean(_errors(ours)) / _mean(_errors(theirs))
+        a, b = (FORWARD[model][cell.problem] for model in ("lno", "transolver"))
+        lines.append(
+            f"{cell.problem}, {cell.epochs} epochs: LNO / Transolver = {ratio:.2f} "
+            f"(paper: {a:g} / {b:g} = {a / b:.2f} at 500 epochs)."
+        )
+    return lines
+
+
+def _told(runs: dict[Cell, list[Run]]) -> list[str]:
+    every = [run for found in runs.values() for run in found]
+    if not every:
+        return []
+    hardware = ", ".join(sorted({run.hardware for run in every}))
+    return [
+        f"Standard protocol, data of our own solvers, the last model of each run; mean ± standard "
+        f"deviation over seeds. On {hardware}. `lno reproduce forward`"
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
