@@ -61,6 +61,9 @@ class Factored(NamedTuple):
     bias: Float[Tensor, " m"]
 
 
+# Not compiled: the compiler would find that the backward pass computes the scores of the forward
+# pass again, and keep them.
+@torch.compiler.disable
 def pool(
     scores: Factored, values: Float[Tensor, "b n c"], offset: Float[Tensor, "b n"] | None = None
 ) -> Pooled:
@@ -71,6 +74,7 @@ def pool(
     return Pooled(*_Pool.apply(scores.keys, scores.rows, values, offset, _half(values)))
 
 
+@torch.compiler.disable
 def read(scores: Factored, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b n c"]:
     """Each point's mean of the tokens z, weighted by a softmax over the latent positions."""
     return _Read.apply(scores.keys, scores.rows, scores.bias, z, _half(z))

@@ -18,7 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.data import Batch
 
-PART = 1024  # rows of a product whose sum over them is not worth splitting
+PART = 2048  # rows of a product whose sum over them is not worth splitting
 
 
 class Members(nn.Module):

@@ -115,3 +115,28 @@ def test_the_matrix_is_written_out_where_it_is_small_and_never_where_it_is_large
     assert isinstance(attention.scores(features), Factored)
     with torch.no_grad():  # predictions come in chunks of points
         assert isinstance(attention.scores(features), torch.Tensor)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_scores_are_kept_for_the_backward_pass(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even where a compiler sees that they are computed twice."""
+    monkeypatch.setattr(definition, "WRITTEN_OUT", 0)
+    model = LNO(Spec(2, 1, 1), LNOConfig(width=16, latents=48, blocks=1, heads=2, layers=1))
+    x, u = torch.rand(1, 20, 2), torch.rand(3, 20, 1)
+    kept: list[tuple[int, ...]] = []
+
+    def keep(values: torch.Tensor) -> torch.Tensor:
+        kept.append(tuple(values.shape))
+        return values
+
+    def predict(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
+        return model(x, u, x)
+
+    if compiled:
+        predict = torch.compile(predict, backend="aot_eager_decomp_partition", dynamic=False)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda values: values):
+        predict(x, u)
+    assert kept
+    assert not [s for s in kept if 48 in s and (20 in s or streamed.PART in s)]

@@ -147,7 +147,7 @@ def test_the_number_of_members_is_checked(line_fields: Fields) -> None:
 def test_a_layer_in_parts_is_the_layer() -> None:
     torch.manual_seed(0)
     layer = LinearInParts(3, 2).double()
-    for rows in (1, 2 * 2048, 3 * 1999, 2 * 104729):  # the last is twice a prime: no parts
+    for rows in (1, 2 * 2048, 3 * 1999, 2 * 104729):  # the last is twice a prime: whole
         v = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
         whole = torch.nn.functional.linear(v, layer.weight, layer.bias)
         torch.testing.assert_close(layer(v), whole)
