@@ -286,6 +286,23 @@ def reproduce_efficiency(
     _print_table(efficiency.table(results))
 
 
+@app.command(epilog="Example: lno report --out report.html")
+def report(
+    page: Annotated[Path, typer.Option("--out", help="The page to write (.html).")] = Path(
+        "report.html"
+    ),
+    markdown: Annotated[Path | None, typer.Option(help="Also write the tables (.md).")] = None,
+    results: Ledger = Path("results"),
+) -> None:
+    """Make a page of all tables and figures from the ledger."""
+    from lno.experiments import report as pages
+
+    pages.write(results, page, markdown)
+    out.print(f"wrote {page}: look at it in a browser", soft_wrap=True, markup=False)
+    if markdown is not None:
+        out.print(f"wrote {markdown}", soft_wrap=True, markup=False)
+
+
 data = typer.Typer(help="Make, read and look at data sets.", no_args_is_help=True)
 app.add_typer(data, name="data")
 

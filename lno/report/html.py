@@ -18,7 +18,8 @@ h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
 p { max-width: 46rem; }
 img { display: block; width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .35rem .9rem; border-bottom: 1px solid #d9dee6; text-align: right; }
+th, td { padding: .35rem .7rem; border-bottom: 1px solid #d9dee6; text-align: right; }
+td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td.best { font-weight: 650; }
 code, pre { font: .88rem/1.5 ui-monospace, monospace; background: #f3f5f8; border-radius: 6px; }

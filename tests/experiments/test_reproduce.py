@@ -241,6 +241,29 @@ def test_the_printed_numbers_have_both_models_and_all_problems() -> None:
         assert len(table["lno"]) == 6
 
 
+def test_the_report_shows_what_there_is_and_what_is_missing(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film = Cell("ns2d", "lno", "paper", 1, "fp32")
+    monkeypatch.setattr(forward, "CELLS", (PAPER, film))
+    out, tables = small.parent / "report.html", small.parent / "results.md"
+    words = ["report", "--results", str(small), "--out", str(out), "--markdown", str(tables)]
+    small.mkdir()
+    lno(capsys, monkeypatch, *words)
+    assert "missing" in tables.read_text()
+    assert "<img" not in out.read_text()
+    train_missing([PAPER, film], [0], small, device="cpu")
+    lno(capsys, monkeypatch, *words)
+    [run] = PAPER.runs(small, [0]).values()
+    error = f"{100 * run.metrics['test']['relative_l2']:.3f}"
+    assert f"| {error} | 1 | 0.49 |" in tables.read_text()
+    page = out.read_text()
+    assert error in page
+    for words in ("Navier–Stokes", "frame by frame", "the test sample with the median error"):
+        assert words in page
+    assert "http" not in page.replace("http-equiv", "")  # opens anywhere, also without a network
+
+
 def test_errors_of_each_frame_are_those_of_the_rollout(small: Path) -> None:
     cell = Cell("ns2d", "lno", "paper", 1, "fp32")
     assert train_missing([cell], [0], small, device="cpu")
