@@ -210,25 +210,11 @@ def reproduce_forward(
 ) -> None:
     """Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper)."""
     from lno.experiments import forward
-    from lno.experiments.cells import train_missing
 
     wanted = (_names(problems), _names(models), _names(recipes))
     cells = forward.chosen(forward.CELLS, *wanted, epochs, precision)
-    numbers = range(seeds)
-    if dry_run:
-        _print_table(forward.plan(cells, numbers, results))
-        return
-    done = train_missing(
-        cells,
-        numbers,
-        results,
-        minutes=minutes,
-        together=not apart,
-        device=device,
-        say=_say,
-    )
-    _print_table(forward.table(cells, numbers, results))
-    _say_whether_done(done)
+    keys = {"minutes": minutes, "together": not apart, "device": device}
+    _reproduce(cells, range(seeds), results, dry_run, forward.table, keys)
 
 
 @reproduce.command("resolution", epilog="Example: lno reproduce resolution --models lno")
@@ -245,25 +231,11 @@ def reproduce_resolution(
 ) -> None:
     """Trained on 43² points, tested on up to 421² (Table 5 of the paper)."""
     from lno.experiments import forward, resolution
-    from lno.experiments.cells import train_missing
 
     cells = forward.chosen(resolution.CELLS, (), _names(models), (), epochs, precision)
-    numbers = range(seeds)
-    if dry_run:
-        _print_table(forward.plan(cells, numbers, results))
-        return
-    done = train_missing(
-        cells,
-        numbers,
-        results,
-        minutes=minutes,
-        together=not apart,
-        device=device,
-        test=resolution.errors_on_grids,
-        say=_say,
-    )
-    _print_table(resolution.table(cells, numbers, results))
-    _say_whether_done(done)
+    keys: dict[str, Any] = {"minutes": minutes, "together": not apart, "device": device}
+    keys["test"] = resolution.errors_on_grids
+    _reproduce(cells, range(seeds), results, dry_run, resolution.table, keys)
 
 
 @reproduce.command("efficiency", epilog="Example: lno reproduce efficiency")
@@ -429,7 +401,18 @@ def _say(line: str) -> None:
     err.print(line, soft_wrap=True, markup=False)
 
 
-def _say_whether_done(done: bool) -> None:
+def _reproduce(
+    cells: Any, seeds: range, results: Path, dry_run: bool, table: Any, keys: dict[str, Any]
+) -> None:
+    """Train what is missing and print the table, or only say what is missing."""
+    from lno.experiments import forward
+    from lno.experiments.cells import train_missing
+
+    if dry_run:
+        _print_table(forward.plan(cells, seeds, results))
+        return
+    done = train_missing(cells, seeds, results, say=_say, **keys)
+    _print_table(table(cells, seeds, results))
     if not done:
         out.print("stopped before all runs were done; the same command goes on", markup=False)
 
