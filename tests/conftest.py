@@ -8,6 +8,11 @@ import os
 # for each other where several things run on few cores.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+import signal
+
+# Processes that tests start and interrupt inherit this; in the background, shells ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 import numpy as np
 import pytest
 import torch
