@@ -2,7 +2,7 @@
 
 >>> import lno
 >>> sorted(lno.models.MODELS)
-['lno', 'transolver']
+['deeponet', 'gnot', 'lno', 'transolver']
 """
 
 __version__ = "0.1.0"
