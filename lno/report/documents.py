@@ -136,6 +136,16 @@ def precision_table(results: Path) -> str:
     return "\n".join([*rows, "", f"On one {where}. `python benchmarks/precision.py`"])
 
 
+def sharpness_table(results: Path) -> str:
+    """Errors after a short training against the sharpness of the initial attention."""
+    content = json.loads((results / "benchmarks" / "sharpness.json").read_text())
+    rows = ["| sharpness | relative L2 of each seed |", "|---|---|"]
+    for r in content["rows"]:
+        errors = ", ".join(f"{100 * e:.1f} %" for e in r["relative_l2"])
+        rows.append(f"| {r['sharpness']:g} | {errors} |")
+    return "\n".join([*rows, "", "`python benchmarks/sharpness.py`"])
+
+
 FAST = ("tf32", "mixed")
 TABLES: dict[str, Callable[[Path], str]] = {
     "quickstart": quickstart_table,
@@ -144,6 +154,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "accuracy": accuracy_table,
     "training_step": training_step_table,
     "precision": precision_table,
+    "sharpness": sharpness_table,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),

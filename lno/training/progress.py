@@ -19,8 +19,8 @@ class Update(Protocol):
 
 
 @contextmanager
-def progress(title: str, total: int, show: bool = True) -> Iterator[Update]:
-    """Yield `update(done, status)` for work of `total` parts.
+def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterator[Update]:
+    """Yield `update(done, status)` for work of `total` parts, `done` of which are there already.
 
     On a terminal it draws a bar with the status and the time left; elsewhere it prints a line at
     each tenth of the work.
@@ -38,25 +38,25 @@ def progress(title: str, total: int, show: bool = True) -> Iterator[Update]:
             console=Console(stderr=True),
         )
         with bar:
-            task = bar.add_task(title, total=total, status="")
+            task = bar.add_task(title, total=total, completed=done, status="")
 
             def draw(done: int, status: str = "") -> None:
                 bar.update(task, completed=done, status=status or f"{done} of {total}")
 
             yield draw
     else:
-        yield _lines(title, total)
+        yield _lines(title, total, done)
 
 
-def _lines(title: str, total: int) -> Update:
-    start, shown = time.perf_counter(), 0
+def _lines(title: str, total: int, before: int) -> Update:
+    start, shown = time.perf_counter(), before * 10 // total
 
     def update(done: int, status: str = "") -> None:
         nonlocal shown
         if done * 10 // total > shown:
             shown = done * 10 // total
             seconds = time.perf_counter() - start
-            left = seconds * (total - done) / done
+            left = seconds * (total - done) / (done - before)
             status = status or f"{done} of {total}"
             line = (
                 f"{title} {100 * done // total:3d} %  {status}  {seconds:.0f} s, {left:.0f} s left"

@@ -34,7 +34,7 @@ def run(
         if resume or tensorboard:
             what = "resume" if resume else "tensorboard"
             raise ValueError(f"{what} needs the folder of the run: pass folder=...")
-        with progress("training", training.steps, show) as update:
+        with progress("training", training.steps, show, training.step) as update:
 
             def show_step(now: Progress) -> None:
                 update(now.step, status(now, training))
@@ -54,7 +54,7 @@ def run(
             "folder"
         )
     with (
-        progress("training", training.steps, show) as update,
+        progress("training", training.steps, show, training.step) as update,
         stop_signals() as stopped,
         (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
         board(folder / "tensorboard", training, tensorboard) as show_point,
