@@ -11,7 +11,7 @@ from lno import models
 from lno.data import Fields, Spec
 from lno.data.observe import Intervals, RandomRatio, Window
 from lno.operator import Operator
-from lno.tasks import Completion, Rollout, Steady
+from lno.tasks import Completion, Propagation, Rollout, Steady
 from lno.training.recipe import Recipe
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Fields",
     "Intervals",
     "Operator",
+    "Propagation",
     "RandomRatio",
     "Recipe",
     "Rollout",

@@ -199,11 +199,53 @@ class Completion(Steady):
         return replace(batch, x=x, u=u, mask=None if complete else mask)
 
 
+@dataclass(frozen=True)
+class Propagation(Steady):
+    """From a field inside a window to the whole field, beyond the window too.
+
+    The data hold whole fields as answers; all of their points inside the window are observed.
+
+    Args:
+        window: the part of the domain that is known.
+
+    >>> t = torch.linspace(0, 1, 9)[:, None]
+    >>> fields = Fields(t, y=torch.rand(3, 9, 1), names={"x": ["t"]})
+    >>> Propagation(Window("t", 0.25, 0.75)).prepare(fields)
+    Fields(3 samples: y0 at 5 points of t → y0 at 9 points)
+    """
+
+    window: Window
+
+    observes_answers: ClassVar[bool] = True
+
+    def prepare(self, fields: Fields) -> Fields:
+        """The fields inside the window as observations of the whole."""
+        inside = self.window.restrict(fields)
+        return Fields(
+            inside.x,
+            inside.y,
+            fields.x_query,
+            fields.y,
+            grid=fields.grid,
+            period=fields.period,
+            names={**fields.names, "u": fields.names["y"]},
+            units={**fields.units, "u": fields.units["y"]},
+            frame=fields.frame,
+            provenance=fields.provenance,
+        )
+
+    def normalizers(self, prepared: Fields) -> Normalizers:
+        """Observations and answers are the same quantity, so they share one normaliser."""
+        whole = Normalizers.fit(prepared)
+        return replace(whole, u=whole.y)
+
+
 Task = Steady
 TASKS: dict[str, type[Steady]] = {
     "steady": Steady,
     "rollout": Rollout,
     "completion": Completion,
+    "propagation": Propagation,
 }
 
 
@@ -212,6 +254,7 @@ def to_json(task: Task) -> dict[str, Any]:
     described = to_tagged(task, TASKS)
     if isinstance(task, Completion):
         described["pattern"] = to_tagged(task.pattern, PATTERNS)
+    if isinstance(task, Completion | Propagation):
         described["window"] = None if task.window is None else to_dict(task.window)
     return described
 

@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from lno import Completion, Fields, Intervals, Operator, RandomRatio, Rollout, Steady, Window
+from lno import (
+    Completion,
+    Fields,
+    Intervals,
+    Operator,
+    Propagation,
+    RandomRatio,
+    Rollout,
+    Steady,
+    Window,
+)
 from lno.tasks import from_json, to_json
 
 
@@ -176,3 +186,32 @@ def test_a_rollout_survives_its_description_and_refuses_other_data() -> None:
         )
     with pytest.raises(ValueError, match=r"Rollout\.frames must be a whole number"):
         Rollout(0)
+
+
+# -- propagation -----------------------------------------------------------------------------------
+
+
+def test_propagation_observes_the_window_and_asks_for_the_whole(plane: Fields) -> None:
+    task = Propagation(Window("t", 0.25, 0.75))
+    prepared = task.prepare(plane)
+    inside = (plane.x[:, 0] >= 0.25) & (plane.x[:, 0] <= 0.75)
+    np.testing.assert_array_equal(prepared.x, plane.x[inside])
+    np.testing.assert_array_equal(prepared.u, plane.y[:, inside])
+    np.testing.assert_array_equal(prepared.x_query, plane.x)
+    np.testing.assert_array_equal(prepared.y, plane.y)
+    scale = task.normalizers(prepared)
+    assert scale.u == scale.y
+    assert from_json(to_json(task)) == task
+
+
+def test_what_lies_outside_of_the_window_is_not_seen(plane: Fields) -> None:
+    task = Propagation(Window("t", 0.25, 0.75))
+    keys = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+    op = Operator.fit(plane, task=task, epochs=1, config=keys, progress=False, device="cpu")
+    outside = (plane.x[:, 0] < 0.25) | (plane.x[:, 0] > 0.75)
+    changed = np.array(plane.y)
+    changed[:, outside] += 100
+    other = Fields(plane.x, y=changed, grid=plane.grid, period=plane.period, names=plane.names)
+    [(_, a)] = op.evaluate_batches(plane)
+    [(_, b)] = op.evaluate_batches(other)
+    assert torch.equal(a, b)
