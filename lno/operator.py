@@ -322,7 +322,7 @@ class Operator:
         mean: Tensor | None = None
         for k, model in enumerate(self.members, start=1):
             apply = partial(self._apply_one, model, weights)
-            prediction = self.task.predict(apply, batch)
+            prediction = self.task.predict(apply, batch, self.normalizers.x.encode)
             mean = prediction if mean is None else mean + (prediction - mean) / k
         assert mean is not None
         return mean

@@ -8,7 +8,7 @@ A task prepares data once, fits their normalisers, and draws what a model sees i
 and says how a prediction is made and measured:
 
     batch = task.observe(prepared.batch(index), prepared.grid, generator)
-    y = task.predict(apply, batch)                `apply` is the model, in physical units
+    y = task.predict(apply, batch, features)      `apply` is the model, in physical units
 
 A task never touches a model; a model never knows its task.
 """
@@ -24,10 +24,12 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields
+from lno.data.interpolate import interpolate
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
 Apply = Callable[[Batch], Tensor]
+Features = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,14 @@ class Steady:
         """What is observed, and the whole answer, when predictions are measured."""
         return self.draw(batch, grid, generator)
 
-    def predict(self, apply: Apply, batch: Batch) -> Tensor:
-        """The prediction (b, q, o) for what is observed, by a model that maps batches to values."""
+    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
+        """The prediction (b, q, o) for what is observed.
+
+        Args:
+            apply: a model, from batches to values.
+            batch: what is observed, and where the answer is wanted.
+            features: from positions to what the model sees of them.
+        """
         return apply(batch)
 
 
@@ -136,7 +144,7 @@ class Rollout(Steady):
         """The frames that are given; the answer is all that follow."""
         return batch
 
-    def predict(self, apply: Apply, batch: Batch) -> Tensor:
+    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
         """Frame by frame, each read by the steps that follow."""
         seen, answers = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask), []
         elsewhere = batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x)
@@ -158,6 +166,10 @@ class Completion(Steady):
     Args:
         pattern: which points are observed.
         window: the part of the domain that is observed and completed; None: all of it.
+        exact: predictions pass through the observations: what the model misses there is
+            interpolated by radial basis functions and added. The model knows what such fields look
+            like, the interpolant what this one is near its sensors; the more of these there are,
+            the more it decides.
 
     >>> from lno import RandomRatio
     >>> fields = Fields(torch.rand(50, 2), y=torch.rand(3, 50, 1))
@@ -169,6 +181,7 @@ class Completion(Steady):
 
     pattern: Pattern
     window: Window | None = None
+    exact: bool = False
 
     observes_answers: ClassVar[bool] = True
 
@@ -197,6 +210,16 @@ class Completion(Steady):
         x = batch.x_query.expand(b, -1, -1)
         x, u = (v.gather(1, index[..., None].expand(-1, -1, v.shape[-1])) for v in (x, batch.y))
         return replace(batch, x=x, u=u, mask=None if complete else mask)
+
+    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
+        """The model's answer, through the observations if it is to be exact there."""
+        answer = apply(batch)
+        if not self.exact:
+            return answer
+        there = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
+        missed = batch.u.to(answer.dtype) - apply(there)
+        x, x_query = features(batch.x), features(batch.x_query)
+        return answer + interpolate(x.expand(len(batch), -1, -1), missed, x_query, batch.mask)
 
 
 @dataclass(frozen=True)

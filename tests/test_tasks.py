@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from lno import (
     Steady,
     Window,
 )
+from lno.data.interpolate import interpolate_rbf
 from lno.tasks import from_json, to_json
 
 
@@ -215,3 +217,33 @@ def test_what_lies_outside_of_the_window_is_not_seen(plane: Fields) -> None:
     [(_, a)] = op.evaluate_batches(plane)
     [(_, b)] = op.evaluate_batches(other)
     assert torch.equal(a, b)
+
+
+# -- through the observations ----------------------------------------------------------------------
+
+
+def test_exact_predictions_pass_through_the_observations_and_stay_the_models_elsewhere(
+    plane: Fields, tmp_path: Path
+) -> None:
+    keys = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+    task = Completion(RandomRatio(0.2, 0.5), exact=True)
+    op = Operator.fit(plane, task=task, epochs=1, config=keys, progress=False, device="cpu")
+    assert from_json(to_json(task)) == task
+    x, u = plane.x[::7], plane.y[0, ::7]
+    np.testing.assert_allclose(op.predict(x, u, x), u, atol=1e-4)
+    learned = dataclasses.replace(op, task=Steady())
+    far = op.predict(x, u, plane.x) - learned.predict(x, u, plane.x)
+    missed = u - learned.predict(x, u, x)
+    around = interpolate_rbf(*map(op_features(op), (x,)), missed, op_features(op)(plane.x))
+    np.testing.assert_allclose(far, around, atol=1e-3)
+    # The seam of a periodic coordinate is no place in particular.
+    seam = op.predict(x, u, [[0.3, 0.0], [0.3, 1.0]])
+    np.testing.assert_allclose(seam[0], seam[1], atol=1e-5)
+    op.save(tmp_path / "a.safetensors")
+    loaded = Operator.load(tmp_path / "a.safetensors", device="cpu")
+    a, b = (o.predict(x, u, plane.x) for o in (loaded, op))
+    np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def op_features(op: Operator):
+    return lambda x: op.normalizers.x.encode(torch.as_tensor(np.asarray(x))).numpy()

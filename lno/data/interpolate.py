@@ -1,4 +1,9 @@
-"""Reconstruction without learning: radial basis functions, the classical opponent."""
+"""Reconstruction without learning: radial basis functions.
+
+`interpolate_rbf` is the classical opponent, one sample at a time, by SciPy. `interpolate` does many
+samples at once and serves learned reconstructions: it passes what they miss at the sensors on to
+the points between them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,14 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
+import torch
+from jaxtyping import Bool, Float
 from scipy.interpolate import RBFInterpolator
+from torch import Tensor
+
+DENSE = 4096  # observations up to which all of them decide every value
+SCRATCH = 2**24  # distances at once
+LEAST = 1e-12  # keeps coinciding observations, and too few of them, solvable
 
 
 def interpolate_rbf(
@@ -59,3 +71,63 @@ def interpolate_rbf(
                 if degree == 0:
                     raise
     raise AssertionError("unreachable")
+
+
+def interpolate(
+    x: Float[Tensor, "b n f"],
+    u: Float[Tensor, "b n i"],
+    x_query: Float[Tensor, "#b q f"],
+    mask: Bool[Tensor, "b n"] | None = None,
+) -> Float[Tensor, "b q i"]:
+    """Values at x_query of cubic RBF interpolants with linear trends, for all samples at once.
+
+    s(x) = Σₖ wₖ |x − xₖ|³ + c·[1, x], so that s(xₖ) = uₖ and Σₖ wₖ [1, xₖ] = 0, in double
+    precision. Beyond 4,096 observations the 64 nearest decide a value.
+
+    Args:
+        x: positions of the observations, as features in which distances mean something: cos and
+            sin of a periodic coordinate, say.
+        u: values there.
+        x_query: positions where values are wanted.
+        mask: which observations are real; None: all.
+
+    >>> x = torch.rand(3, 20, 2, generator=torch.Generator().manual_seed(0))
+    >>> u = 2 * x[..., :1] - x[..., 1:]  # linear, hence exact everywhere
+    >>> q = torch.rand(3, 7, 2)
+    >>> torch.allclose(interpolate(x, u, q), 2 * q[..., :1] - q[..., 1:], atol=1e-5)
+    True
+    """
+    b, n, f = x.shape
+    x_query = x_query.expand(b, -1, -1)
+    if n > DENSE:
+        return _one_by_one(x, u, x_query, mask)
+    at, queries, values = (v.double() for v in (x, x_query, u))
+    real = torch.ones(b, n, dtype=torch.float64, device=x.device) if mask is None else mask.double()
+    # A row and column of the identity for each padded point leaves its weight at zero.
+    kernel = torch.cdist(at, at) ** 3 * (real[:, :, None] * real[:, None, :])
+    kernel = kernel + torch.diag_embed(1 - real + LEAST)
+    trend = _with_one(at) * real[..., None]
+    corner = torch.eye(f + 1, dtype=at.dtype, device=at.device).expand(b, -1, -1) * -LEAST
+    system = torch.cat(
+        (torch.cat((kernel, trend), dim=2), torch.cat((trend.mT, corner), dim=2)), dim=1
+    )
+    known = torch.cat((values * real[..., None], values.new_zeros(b, f + 1, u.shape[-1])), dim=1)
+    weights, slopes = torch.linalg.solve(system, known).split((n, f + 1), dim=1)
+    parts = [
+        torch.cdist(part, at) ** 3 @ weights + _with_one(part) @ slopes
+        for part in queries.split(max(1, SCRATCH // (b * n)), dim=1)
+    ]
+    return torch.cat(parts, dim=1).to(u.dtype)
+
+
+def _with_one(x: Tensor) -> Tensor:
+    return torch.cat((torch.ones_like(x[..., :1]), x), dim=-1)
+
+
+def _one_by_one(x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> Tensor:
+    answers = []
+    for k in range(len(x)):
+        real = slice(None) if mask is None else mask[k].cpu()
+        at, values, queries = (v.cpu().numpy() for v in (x[k][real], u[k][real], x_query[k]))
+        answers.append(torch.from_numpy(interpolate_rbf(at, values, queries)))
+    return torch.stack(answers).to(u)

@@ -186,7 +186,9 @@ def validation_errors(training: Training) -> list[float] | None:
         models = models_of(net)
         for index in torch.arange(len(data)).split(size):
             batch = task.observe(data.batch(index.numpy()), data.grid, generator)
-            predictions = [task.predict(partial(apply, model), batch) for model in models]
+            predictions = [
+                task.predict(partial(apply, model), batch, scale.x.encode) for model in models
+            ]
             metric = METRICS["relative_l2"]
             errors.append(torch.stack([metric(p, batch.y, batch.query_mask) for p in predictions]))
     return torch.cat(errors, dim=1).mean(1).tolist()

@@ -4,8 +4,10 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
-from lno.data.interpolate import interpolate_rbf
+from lno.data import interpolate as interpolation
+from lno.data.interpolate import interpolate, interpolate_rbf
 
 
 def rng():
@@ -119,3 +121,54 @@ def test_arguments_are_left_alone():
     interpolate_rbf(x, x, q, [1.0])
     np.testing.assert_array_equal(x, before[0])
     np.testing.assert_array_equal(q, before[1])
+
+
+# -- many samples at once --------------------------------------------------------------------------
+
+
+def test_all_samples_at_once_are_scipys_one_by_one():
+    x, u = rng().random((3, 40, 2)), rng().standard_normal((3, 40, 2))
+    q = rng().random((3, 50, 2))
+    got = interpolate(*(torch.from_numpy(v) for v in (x, u, q)))
+    for k in range(3):
+        alone = interpolate_rbf(x[k], u[k], q[k], neighbors=40)
+        np.testing.assert_allclose(got[k], alone, rtol=1e-6, atol=1e-6)
+    shared = interpolate(*(torch.from_numpy(v) for v in (x, u, q[:1])))
+    np.testing.assert_allclose(shared[0], got[0], atol=1e-12)
+
+
+def test_padded_observations_count_for_nothing():
+    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((30, 3), (30, 1), (9, 3)))
+    mask = torch.arange(30) < torch.tensor([[30], [11]])
+    got = interpolate(x, u, q, mask)
+    u[1, 11:], x[1, 11:] = 1e6, 0.5
+    np.testing.assert_allclose(interpolate(x, u, q, mask), got, atol=1e-9)
+    alone = interpolate(x[1:, :11], u[1:, :11], q[1:])
+    np.testing.assert_allclose(got[1:], alone, atol=1e-7)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_few_observations_or_all_on_a_line_are_enough(n):
+    x, u = torch.rand(1, n, 2), torch.rand(1, n, 1)
+    np.testing.assert_allclose(interpolate(x, u, x), u, atol=1e-4)
+    line = torch.linspace(0, 1, 12)[None, :, None] * torch.ones(2)
+    values = line[..., :1] ** 2
+    np.testing.assert_allclose(interpolate(line, values, line), values, atol=1e-4)
+    twice = torch.cat((x, x), dim=1)  # exact repeats are the same observation
+    np.testing.assert_allclose(interpolate(twice, torch.cat((u, u), 1), x), u, atol=1e-4)
+
+
+def test_beyond_what_is_dense_the_nearest_decide(monkeypatch):
+    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((200, 2), (200, 1), (20, 2)))
+    u = x.sin().sum(-1, keepdim=True)
+    mask = torch.arange(200) < torch.tensor([[200], [150]])
+    whole = interpolate(x, u, q, mask)
+    monkeypatch.setattr(interpolation, "DENSE", 100)
+    np.testing.assert_allclose(interpolate(x, u, q, mask), whole, atol=1e-3)
+
+
+def test_queries_in_parts_are_queries_at_once(monkeypatch):
+    x, u, q = torch.rand(2, 30, 2), torch.rand(2, 30, 1), torch.rand(2, 40, 2)
+    whole = interpolate(x, u, q)
+    monkeypatch.setattr(interpolation, "SCRATCH", 2 * 30 * 7)
+    np.testing.assert_allclose(interpolate(x, u, q), whole, atol=1e-6)
