@@ -35,7 +35,8 @@ def test_it_compares_both_methods_on_the_same_unseen_sensors(
     for c in comparisons:
         assert c.batch.x.shape[:2] == (4, round(c.ratio * 64 * 128))
         learned, classical = (e["relative_mae"] for e in c.errors())
-        assert classical < 0.3 < learned  # an untrained model knows nothing, interpolation does
+        # An untrained model knows nothing: what passes through the sensors is interpolation.
+        assert learned == pytest.approx(classical, rel=0.3)
 
 
 def test_the_rbf_error_is_the_known_one(small: tuple[Path, list[example.Comparison]]) -> None:
