@@ -178,6 +178,26 @@ def evaluate(
     _print_errors(experiment.evaluate(model, file, device))
 
 
+@app.command(epilog="Example: lno reconstruct sensors.csv --out field.npz --plot field.png")
+def reconstruct(
+    sensors: Annotated[Path, typer.Argument(help="CSV with the columns x, t, u.")],
+    result: Annotated[Path, typer.Option("--out", help="The field and its bounds (.npz).")],
+    plot: Annotated[Path | None, typer.Option(help="Also draw it (.png, .svg).")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a completer and a propagator.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """See a whole field, also before and after, from a few sensors inside a window of time."""
+    from lno.commands.reconstruct import reconstruct_file
+
+    found = reconstruct_file(sensors, result, model=model, plot=plot, device=device)
+    rows, columns = found.mean.shape
+    out.print(f"wrote {result}: {rows} × {columns} values, lower and upper bounds", markup=False)
+    if plot is not None:
+        out.print(f"wrote {plot}", soft_wrap=True, markup=False)
+
+
 reproduce = typer.Typer(
     help="The paper's tables: runs what is missing, then prints them.", no_args_is_help=True
 )

@@ -18,6 +18,11 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
 
     Other columns are ignored. A cell that is not a finite number is an error that names its line.
     """
+    return read_numbered(path, wanted)[0]
+
+
+def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Like `read_csv`, with the line that each row stands in."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
@@ -39,7 +44,7 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
     if twice:
         raise ValueError(f"{path}, line 1: the column {twice[0]!r} stands there more than once")
     places = [header.index(name) for name in wanted]
-    rows = []
+    rows, numbers = [], []
     for number, line in lines[1:]:
         if not line:
             continue
@@ -48,9 +53,10 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
                 f"{path}, line {number}: expected {len(header)} cells, got {len(line)}"
             )
         rows.append([_number(path, number, header[k], line[k]) for k in places])
+        numbers.append(number)
     if not rows:
         raise ValueError(f"{path} has no rows: expected at least one point")
-    return np.array(rows, dtype=np.float64)
+    return np.array(rows, dtype=np.float64), numbers
 
 
 def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> None:

@@ -87,6 +87,31 @@ def field_picture(
     return figure
 
 
+def bounded_field(
+    plane: Plane,
+    values: np.ndarray,
+    width: np.ndarray,
+    sensors: tuple[np.ndarray, np.ndarray],
+    label: str,
+) -> Figure:
+    """A field (rows, columns) with its sensors, and beside it how wide its bounds are."""
+    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    span = float(np.abs(values).max()) or 1.0
+    shown = _field(left, plane, values, FIELD, -span, span)
+    x, u = sensors
+    left.scatter(
+        x[:, 1], x[:, 0], c=u, s=16, cmap=FIELD, vmin=-span, vmax=span, edgecolors=INK, lw=0.5
+    )
+    left.set(title=f"{label} from {len(x)} sensors", ylabel=plane.names[0], xlabel=plane.names[1])
+    wide = _field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
+    right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6)
+    right.set(title="width of the bounds", xlabel=plane.names[1])
+    figure.colorbar(shown, ax=left)
+    figure.colorbar(wide, ax=right)
+    return figure
+
+
 def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
     """Samples side by side, their named fields (rows, columns) below each other."""
     rows = max(len(fields) for fields in samples)

@@ -1,0 +1,109 @@
+"""`lno reconstruct`: sensors in a CSV file to a whole field with bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from lno.data.tables import read_numbered
+from lno.files import replacing
+from lno.reconstruct import Reconstruction, Reconstructor
+from lno.report import plots
+from lno.tasks import Completion
+
+PRETRAINED = Path(__file__).parents[1] / "pretrained" / "burgers"
+
+
+def reconstruct_file(
+    sensors: str | Path,
+    out: str | Path,
+    *,
+    model: str | Path | None = None,
+    plot: str | Path | None = None,
+    device: str = "auto",
+) -> Reconstruction:
+    """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
+    if Path(out).suffix != ".npz":
+        raise ValueError(f"cannot write {out}: expected a name ending in .npz")
+    whole = load(model, device)
+    x, u = read_sensors(sensors, whole)
+    found = whole(x, u[:, None])
+    names = whole.propagator.labels.names
+    arrays = dict(zip(names["x"], found.axes, strict=True))
+    with replacing(out) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(
+            file,
+            allow_pickle=False,
+            **arrays,
+            **{names["y"][0]: found.mean, "lower": found.lower, "upper": found.upper},
+        )
+    if plot is not None:
+        labels = whole.propagator.labels
+        plane = plots.Plane((names["x"][0], names["x"][1]), labels.low, labels.high)  # type: ignore[arg-type]
+        width = found.upper - found.lower
+        plots.save(plots.bounded_field(plane, found.mean, width, (x, u), names["y"][0]), plot)
+    return found
+
+
+def load(model: str | Path | None, device: str = "auto") -> Reconstructor:
+    """The completer and the propagator in a folder, or those that come with the package."""
+    folder = PRETRAINED if model is None else Path(model)
+    completer, propagator = (folder / f"{n}.safetensors" for n in ("completer", "propagator"))
+    for path in (completer, propagator):
+        if not path.exists():
+            missing = "no model comes with this version" if model is None else f"no {path}"
+            raise FileNotFoundError(
+                f"{missing}: expected a folder with completer.safetensors and "
+                "propagator.safetensors; pass it with --model"
+            )
+    return Reconstructor.load(completer, propagator, device)
+
+
+def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (n, d) and values (n,) of sensors, each of which the model can make use of."""
+    labels, period = whole.propagator.labels, whole.propagator.normalizers.x.period
+    names = labels.names["x"]
+    table, lines = read_numbered(path, [*names, labels.names["y"][0]])
+    x, u = table[:, : len(names)], table[:, len(names)]
+    task = whole.completer.task
+    assert isinstance(task, Completion)
+    for k, name in enumerate(names):
+        low = labels.low[k]
+        high = labels.high[k] if period[k] is None else low + (period[k] or 0.0)
+        for value, line in zip(x[:, k], lines, strict=True):
+            if not low <= value <= high:
+                raise ValueError(
+                    f"{path}, line {line}: {name} = {value:g} lies outside of the domain, "
+                    f"{low:g} to {high:g}"
+                )
+    if task.window is not None:
+        for inside, line in zip(task.window.contains(x, names), lines, strict=True):
+            if not inside:
+                window = task.window
+                raise ValueError(
+                    f"{path}, line {line}: this model was trained to observe {window.coordinate} "
+                    f"from {window.low:g} to {window.high:g} only, and cannot use a sensor "
+                    "elsewhere: leave it out"
+                )
+    seen: dict[tuple[float, ...], int] = {}
+    for k, place in enumerate(_places(x, period, labels.low)):
+        first = seen.setdefault(place, k)
+        if u[first] != u[k]:
+            raise ValueError(
+                f"{path}, lines {lines[first]} and {lines[k]}: two values, {u[first]:g} and "
+                f"{u[k]:g}, at the same place"
+            )
+    chosen = sorted(seen.values())  # an exact repeat is the same observation
+    return x[chosen], u[chosen]
+
+
+def _places(
+    x: np.ndarray, period: tuple[float | None, ...], low: tuple[float, ...]
+) -> list[tuple[float, ...]]:
+    """Positions, those of a periodic coordinate in its first period."""
+    wrapped = np.array(x)
+    for k, length in enumerate(period):
+        if length is not None:
+            wrapped[:, k] = (wrapped[:, k] - low[k]) % length
+    return [tuple(row) for row in wrapped.round(12).tolist()]

@@ -1,0 +1,162 @@
+"""From a few sensors to the whole field: bounds that hold, and files that are refused."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
+from lno.commands.reconstruct import load, read_sensors, reconstruct_file
+from lno.data.tables import write_csv
+from lno.reconstruct import Calibration, Reconstructor
+
+WINDOW = Window("t", 0.25, 0.75)
+CONFIG = {"width": 24, "latents": 12, "blocks": 1, "heads": 2, "layers": 1}
+
+
+def waves(samples: int, seed: int) -> Fields:
+    """Travelling waves of random phase and speed on a periodic line."""
+    random = np.random.default_rng(seed)
+    t, x = np.linspace(0, 1, 17), np.arange(16) / 16
+    points = np.stack(np.meshgrid(t, x, indexing="ij"), -1).reshape(-1, 2)
+    phase, speed = random.uniform(size=(2, samples, 1))
+    u = np.sin(2 * np.pi * (points[:, 1] - speed * points[:, 0] + phase))
+    return Fields(
+        points,
+        y=u[..., None],
+        grid=(17, 16),
+        period=(None, 1.0),
+        names={"x": ["t", "x"], "y": ["u"]},
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Reconstructor:
+    keys = {"config": CONFIG, "members": 3, "device": "cpu", "progress": False}
+    keys["recipe"] = Recipe(epochs=15, batch=8, rate=4e-3)
+    data = waves(96, 0)
+    completer = Completion(RandomRatio(0.05, 0.3), WINDOW, exact=True)
+    return Reconstructor(
+        Operator.fit(data, task=completer, **keys),
+        Operator.fit(data, task=Propagation(WINDOW), **keys),
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(whole: Reconstructor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    whole.completer.save(path / "completer.safetensors")
+    told = {**whole.propagator.provenance, "calibration": asdict(Calibration(0.8, 3.0, 4.0))}
+    replace(whole.propagator, provenance=told).save(path / "propagator.safetensors")
+    return path
+
+
+def sensors(count: int = 12) -> np.ndarray:
+    random = np.random.default_rng(3)
+    t, x = random.uniform(0.25, 0.75, count), random.uniform(size=count)
+    return np.column_stack((x, t, np.sin(2 * np.pi * (x - 0.5 * t + 0.2))))
+
+
+def test_the_field_is_on_the_grid_and_passes_through_sensors_on_it(whole: Reconstructor) -> None:
+    truth = waves(1, 7)
+    inside = WINDOW.contains(truth.x, ["t", "x"])
+    x, u = truth.x[inside][::11], np.asarray(truth.y)[0, inside][::11]
+    found = whole(x, u)
+    assert found.mean.shape == (17, 16)
+    np.testing.assert_allclose(found.axes[1], np.arange(16) / 16)
+    flat = found.mean.reshape(-1)[inside][::11]
+    np.testing.assert_allclose(flat, u[:, 0], atol=1e-4)
+    assert np.all(found.lower < found.mean)
+    assert np.all(found.mean < found.upper)
+
+
+def test_calibrated_bounds_hold_on_samples_that_were_not_used(whole: Reconstructor) -> None:
+    tasks = [Completion(RandomRatio(r), WINDOW, exact=True) for r in (0.05, 0.2)]
+    fitted = whole.calibrated(waves(24, 1), tasks, level=0.8)
+    covered = fitted.coverage(waves(24, 2), tasks, seed=5)
+    for where in ("inside", "outside", "all"):
+        assert covered[where] == pytest.approx(0.8, abs=0.07)
+    wider = whole.calibrated(waves(24, 1), tasks, level=0.95).calibration
+    assert wider.inside > fitted.calibration.inside
+    assert wider.outside > fitted.calibration.outside
+
+
+def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
+    table = sensors(30)
+    table[:, 1] = 0.25 + 0.1 * np.random.default_rng(0).uniform(size=30)  # all of them early
+    found = whole(table[:, [1, 0]], table[:, 2:])
+    width = found.upper - found.lower
+    assert width[4:6].mean() < width[10:12].mean()
+
+
+def test_operators_that_do_not_belong_together_are_refused(whole: Reconstructor) -> None:
+    with pytest.raises(ValueError, match="expected a completer and a propagator"):
+        Reconstructor(whole.propagator, whole.completer)
+    other = replace(whole.propagator, task=Propagation(Window("t", 0.1, 0.9)))
+    with pytest.raises(ValueError, match="was trained for Window"):
+        Reconstructor(whole.completer, other)
+
+
+def test_a_file_of_sensors_becomes_a_field_and_a_picture(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    write_csv(tmp_path / "s.csv", ["x", "t", "u"], sensors())
+    words = ["lno", "reconstruct", str(tmp_path / "s.csv"), "--out", str(tmp_path / "f.npz")]
+    words += ["--plot", str(tmp_path / "f.png"), "--model", str(folder), "--device", "cpu"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 0, capsys.readouterr().err
+    found = np.load(tmp_path / "f.npz", allow_pickle=False)
+    assert {k: found[k].shape for k in found.files} == {
+        "t": (17,),
+        "x": (16,),
+        "u": (17, 16),
+        "lower": (17, 16),
+        "upper": (17, 16),
+    }
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+    assert load(folder, "cpu").calibration == Calibration(0.8, 3.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("0.5,1.5,0", "line 3: t = 1.5 lies outside of the domain, 0 to 1"),
+        ("-0.1,0.5,0", "line 3: x = -0.1 lies outside of the domain, 0 to 1"),
+        ("0.5,0.9,0", "line 3: this model was trained to observe t from 0.25 to 0.75 only"),
+        ("0.25,0.5,3", "lines 2 and 3: two values, 1 and 3, at the same place"),
+        ("0.5,nan,0", "line 3, column 't': expected a number, got 'nan'"),
+        ("0.5,half,0", "line 3, column 't': expected a number, got 'half'"),
+        ("0.5,0.5", "line 3: expected 3 cells, got 2"),
+    ],
+)
+def test_sensors_that_cannot_be_used_are_named_by_their_line(
+    row: str, message: str, folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text(f"x,t,u\n0.25,0.5,1\n{row}\n")
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        reconstruct_file(path, tmp_path / "f.npz", model=folder, device="cpu")
+    assert not (tmp_path / "f.npz").exists()
+
+
+def test_the_two_ends_of_a_period_are_one_place(whole: Reconstructor, tmp_path: Path) -> None:
+    path = tmp_path / "s.csv"
+    path.write_text("u,x,t\n1,0.0,0.5\n1,1.0,0.5\n\n2,0.5,0.5\n")
+    x, u = read_sensors(path, whole)
+    np.testing.assert_allclose(x, [[0.5, 0.0], [0.5, 0.5]])
+    np.testing.assert_allclose(u, [1, 2])
+    path.write_text("u,x,t\n1,0.0,0.5\n2,1.0,0.5\n")
+    with pytest.raises(ValueError, match="lines 2 and 3: two values"):
+        read_sensors(path, whole)
+
+
+def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="expected a folder with completer"):
+        load(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a name ending in \.npz"):
+        reconstruct_file("s.csv", tmp_path / "f.csv")
