@@ -24,12 +24,21 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields
-from lno.data.interpolate import interpolate
+from lno.data.interpolate import interpolate, interpolation_matrix
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
 Apply = Callable[[Batch], Tensor]
 Features = Callable[[Tensor], Tensor]
+
+
+def some_queries(batch: Batch, count: int | None, generator: torch.Generator) -> Batch:
+    """The batch at random query points, the same for all of its samples; None: at all."""
+    there = batch.x_query.shape[1]
+    if count is None or count >= there:
+        return batch
+    chosen = torch.randperm(there, generator=generator)[:count]
+    return batch.at_queries(chosen.to(batch.x_query.device))
 
 
 @dataclass(frozen=True)
@@ -50,15 +59,21 @@ class Steady:
         """Normalisers fitted to prepared training data."""
         return Normalizers.fit(prepared)
 
-    def draw(self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator) -> Batch:
-        """What the model sees in one step."""
-        return batch
+    def draw(
+        self,
+        batch: Batch,
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        queries: int | None = None,
+    ) -> Batch:
+        """What the model sees in one step, at so many random query points; None: at all."""
+        return some_queries(self.observe(batch, grid, generator), queries, generator)
 
     def observe(
         self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
     ) -> Batch:
-        """What is observed, and the whole answer, when predictions are measured."""
-        return self.draw(batch, grid, generator)
+        """What is observed, and the whole answer."""
+        return batch
 
     def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
         """The prediction (b, q, o) for what is observed.
@@ -119,7 +134,13 @@ class Rollout(Steady):
             Coordinates.fit(prepared), Standardizer(one.mean * count, one.std * count), one
         )
 
-    def draw(self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator) -> Batch:
+    def draw(
+        self,
+        batch: Batch,
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        queries: int | None = None,
+    ) -> Batch:
         """All windows of the films as samples, film by film."""
         if batch.y is None:
             raise ValueError("the data have no frames y to learn from")
@@ -136,13 +157,7 @@ class Rollout(Steady):
         x = repeated(batch.x)
         x_query = x if batch.x_query is batch.x else repeated(batch.x_query)
         u, y = windows[..., :seen], windows[..., seen:]
-        return Batch(x, u, x_query, y, mask, query_mask)
-
-    def observe(
-        self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
-    ) -> Batch:
-        """The frames that are given; the answer is all that follow."""
-        return batch
+        return some_queries(Batch(x, u, x_query, y, mask, query_mask), queries, generator)
 
     def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
         """Frame by frame, each read by the steps that follow."""
@@ -169,7 +184,7 @@ class Completion(Steady):
         exact: predictions pass through the observations: what the model misses there is
             interpolated by radial basis functions and added. The model knows what such fields look
             like, the interpolant what this one is near its sensors; the more of these there are,
-            the more it decides.
+            the more it decides. Training counts the error with and without it alike.
 
     >>> from lno import RandomRatio
     >>> fields = Fields(torch.rand(50, 2), y=torch.rand(3, 50, 1))
@@ -195,7 +210,22 @@ class Completion(Steady):
         points = Normalizers.fit(prepared)
         return replace(points, u=points.y)
 
-    def draw(self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator) -> Batch:
+    def draw(
+        self,
+        batch: Batch,
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        queries: int | None = None,
+    ) -> Batch:
+        """Observations and query points; if it is to be exact, how the ones bear on the others."""
+        seen = super().draw(batch, grid, generator, queries)
+        if not self.exact:
+            return seen
+        return replace(seen, carry=interpolation_matrix(seen.x, seen.x_query, seen.mask))
+
+    def observe(
+        self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> Batch:
         """Observe the batch's answers at the points that the pattern chooses."""
         if batch.y is None:
             raise ValueError("completion needs whole fields: the data have no answers y")

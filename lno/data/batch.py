@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -18,7 +19,9 @@ class Batch:
 
     Positions that all samples share have a batch axis of one: a model computes what depends on
     positions alone once for the whole batch. `x_query is x` where the answer is wanted at the
-    observed points. Masks are None where nothing is padded; True marks a real point.
+    observed points. Masks are None where nothing is padded; True marks a real point. `carry` says
+    how much of what a model misses at each observation to add at each query point, where
+    predictions are to pass through the observations.
     """
 
     x: Float[Tensor, "#b n d"]
@@ -27,6 +30,7 @@ class Batch:
     y: Float[Tensor, "b q o"] | None = None
     mask: Bool[Tensor, "b n"] | None = None
     query_mask: Bool[Tensor, "b q"] | None = None
+    carry: Float[Tensor, "b q n"] | None = None
 
     def __len__(self) -> int:
         return self.u.shape[0]
@@ -48,11 +52,7 @@ class Batch:
 
     def each(self, change: Change) -> Batch:
         """Apply a function to every tensor."""
-        return replace(
-            self.map(change, change, change),
-            mask=None if self.mask is None else change(self.mask),
-            query_mask=None if self.query_mask is None else change(self.query_mask),
-        )
+        return replace(self.map(change, change, change), **self._others(change))
 
     def at_samples(self, index: Tensor) -> Batch:
         """The samples at `index` (b,); positions that all share stay as they are."""
@@ -78,6 +78,7 @@ class Batch:
             x_query=self.x_query[:, index],
             y=pick(self.y),
             query_mask=pick(self.query_mask),
+            carry=pick(self.carry),
         )
 
     def _pick(self, change: Change) -> Batch:
@@ -86,8 +87,9 @@ class Batch:
         def positions(values: Tensor) -> Tensor:
             return values if len(values) == 1 < len(self) else change(values)
 
-        return replace(
-            self.map(positions, change, change),
-            mask=None if self.mask is None else change(self.mask),
-            query_mask=None if self.query_mask is None else change(self.query_mask),
-        )
+        return replace(self.map(positions, change, change), **self._others(change))
+
+    def _others(self, change: Change) -> dict[str, Any]:
+        """What is neither a position nor a value, changed."""
+        others = {name: getattr(self, name) for name in ("mask", "query_mask", "carry")}
+        return {name: None if v is None else change(v) for name, v in others.items()}

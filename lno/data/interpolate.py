@@ -101,23 +101,58 @@ def interpolate(
     x_query = x_query.expand(b, -1, -1)
     if n > DENSE:
         return _one_by_one(x, u, x_query, mask)
-    at, queries, values = (v.double() for v in (x, x_query, u))
-    real = torch.ones(b, n, dtype=torch.float64, device=x.device) if mask is None else mask.double()
+    at, queries, values, real = _double(x, x_query, u, mask)
+    known = torch.cat((values * real[..., None], values.new_zeros(b, f + 1, u.shape[-1])), dim=1)
+    weights, slopes = torch.linalg.solve(_system(at, real), known).split((n, f + 1), dim=1)
+    parts = [
+        torch.cdist(part, at) ** 3 @ weights + _with_one(part) @ slopes
+        for part in queries.split(max(1, SCRATCH // (b * n)), dim=1)
+    ]
+    return torch.cat(parts, dim=1).to(u)
+
+
+def interpolation_matrix(
+    x: Float[Tensor, "b n f"],
+    x_query: Float[Tensor, "#b q f"],
+    mask: Bool[Tensor, "b n"] | None = None,
+) -> Float[Tensor, "b q n"]:
+    """The matrix that `interpolate` multiplies values u with; of a padded observation it is zero.
+
+    >>> x, u, q = torch.rand(2, 9, 2), torch.rand(2, 9, 1), torch.rand(2, 5, 2)
+    >>> torch.allclose(interpolation_matrix(x, q) @ u, interpolate(x, u, q), atol=1e-4)
+    True
+    """
+    b, n, _ = x.shape
+    if n > DENSE:
+        raise ValueError(f"expected at most {DENSE} observations to interpolate between, got {n}")
+    at, queries, _, real = _double(x, x_query.expand(b, -1, -1), x, mask)
+    kernel = torch.cdist(at, queries) ** 3 * real[..., None]
+    # The system is symmetric, so rows of its inverse are columns.
+    columns = torch.linalg.solve(_system(at, real), torch.cat((kernel, _with_one(queries).mT), 1))
+    return (columns[:, :n] * real[..., None]).mT.to(x)
+
+
+def _double(
+    x: Tensor, x_query: Tensor, u: Tensor, mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Positions, queries, values and 1 for each real observation, in double precision."""
+    where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's GPUs have none
+    real = torch.ones(x.shape[:2], device=where) if mask is None else mask.to(where)
+    at, queries, values = (v.to(where).double() for v in (x, x_query, u))
+    return at, queries, values, real.double()
+
+
+def _system(at: Tensor, real: Tensor) -> Tensor:
+    """The matrix of the equations for weights and trend, (b, n + f + 1, n + f + 1)."""
+    b, _, f = at.shape
     # A row and column of the identity for each padded point leaves its weight at zero.
     kernel = torch.cdist(at, at) ** 3 * (real[:, :, None] * real[:, None, :])
     kernel = kernel + torch.diag_embed(1 - real + LEAST)
     trend = _with_one(at) * real[..., None]
     corner = torch.eye(f + 1, dtype=at.dtype, device=at.device).expand(b, -1, -1) * -LEAST
-    system = torch.cat(
+    return torch.cat(
         (torch.cat((kernel, trend), dim=2), torch.cat((trend.mT, corner), dim=2)), dim=1
     )
-    known = torch.cat((values * real[..., None], values.new_zeros(b, f + 1, u.shape[-1])), dim=1)
-    weights, slopes = torch.linalg.solve(system, known).split((n, f + 1), dim=1)
-    parts = [
-        torch.cdist(part, at) ** 3 @ weights + _with_one(part) @ slopes
-        for part in queries.split(max(1, SCRATCH // (b * n)), dim=1)
-    ]
-    return torch.cat(parts, dim=1).to(u.dtype)
 
 
 def _with_one(x: Tensor) -> Tensor:

@@ -142,12 +142,8 @@ def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
     """What a model sees of a batch in one step."""
     if training.orbit is not None:
         batch = training.orbit.draw(batch, generator)
-    batch = training.task.draw(batch, training.data.grid, generator)
-    queries, wanted = batch.x_query.shape[1], training.recipe.queries
-    if wanted is not None and wanted < queries:
-        chosen = torch.randperm(queries, generator=generator)[:wanted]
-        batch = batch.at_queries(chosen.to(training.device))
-    return batch
+    grid, queries = training.data.grid, training.recipe.queries
+    return training.task.draw(batch, grid, generator, queries)
 
 
 def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:

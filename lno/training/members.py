@@ -139,6 +139,9 @@ def stack(batches: Sequence[Batch]) -> Batch:
         y=torch.stack(targets) if targets else None,
         mask=masks([b.mask for b in batches], [b.u for b in batches]),
         query_mask=masks([b.query_mask for b in batches], targets),
+        carry=None
+        if first.carry is None
+        else torch.stack([b.carry for b in batches if b.carry is not None]),
     )
 
 

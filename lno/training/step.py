@@ -39,11 +39,25 @@ def loss_function(training: Training) -> Loss:
     mean, std = (torch.tensor(v, device=training.device) for v in (scale.mean, scale.std))
 
     def loss(batch: Batch) -> Tensor:
+        assert batch.y is not None
+        if batch.carry is None:
+            with half_where_free(precision, batch.u.device):
+                prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
+            return measured(prediction.to(batch.y.dtype), batch)
+        # The model alone as well as through the observations: without the first term it would have
+        # little to learn from, since what an interpolant leaves over has no large-scale shape.
+        shape = torch.broadcast_shapes(batch.x_query.shape[:-2], batch.x.shape[:-2])
+        both = (v.expand(*shape, -1, -1) for v in (batch.x_query, batch.x))
         with half_where_free(precision, batch.u.device):
-            prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
+            prediction = model(batch.x, batch.u, torch.cat(tuple(both), -2), batch.mask)
+        sizes = (batch.x_query.shape[-2], batch.x.shape[-2])
+        alone, there = prediction.to(batch.y.dtype).split(sizes, -2)
+        through = alone + batch.carry @ (batch.u - there)
+        return (measured(alone, batch) + measured(through, batch)) / 2
+
+    def measured(prediction: Tensor, batch: Batch) -> Tensor:
         target = batch.y
         assert target is not None
-        prediction = prediction.to(target.dtype)
         if recipe.physical:
             prediction, target = prediction * std + mean, target * std + mean
         # The samples of all members side by side, each of which has a mean of its own.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lno.data import interpolate as interpolation
-from lno.data.interpolate import interpolate, interpolate_rbf
+from lno.data.interpolate import interpolate, interpolate_rbf, interpolation_matrix
 
 
 def rng():
@@ -145,6 +145,16 @@ def test_padded_observations_count_for_nothing():
     np.testing.assert_allclose(interpolate(x, u, q, mask), got, atol=1e-9)
     alone = interpolate(x[1:, :11], u[1:, :11], q[1:])
     np.testing.assert_allclose(got[1:], alone, atol=1e-7)
+
+
+def test_the_matrix_is_the_interpolation():
+    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((30, 3), (30, 2), (9, 3)))
+    mask = torch.arange(30) < torch.tensor([[30], [11]])
+    matrix = interpolation_matrix(x, q, mask)
+    np.testing.assert_allclose(matrix @ u, interpolate(x, u, q, mask), atol=1e-7)
+    assert not matrix[1, :, 11:].any()
+    through = interpolation_matrix(x, x, mask)[1, :11, :11]
+    np.testing.assert_allclose(through, np.eye(11), atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
