@@ -24,7 +24,7 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields
-from lno.data.interpolate import interpolate, interpolation_matrix
+from lno.data.interpolate import interpolate
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
@@ -184,7 +184,7 @@ class Completion(Steady):
         exact: predictions pass through the observations: what the model misses there is
             interpolated by radial basis functions and added. The model knows what such fields look
             like, the interpolant what this one is near its sensors; the more of these there are,
-            the more it decides. Training counts the error with and without it alike.
+            the more it decides. `Recipe.through` trains for it.
 
     >>> from lno import RandomRatio
     >>> fields = Fields(torch.rand(50, 2), y=torch.rand(3, 50, 1))
@@ -209,19 +209,6 @@ class Completion(Steady):
         """Observations and answers are the same quantity, so they share one normaliser."""
         points = Normalizers.fit(prepared)
         return replace(points, u=points.y)
-
-    def draw(
-        self,
-        batch: Batch,
-        grid: tuple[int, ...] | None,
-        generator: torch.Generator,
-        queries: int | None = None,
-    ) -> Batch:
-        """Observations and query points; if it is to be exact, how the ones bear on the others."""
-        seen = super().draw(batch, grid, generator, queries)
-        if not self.exact:
-            return seen
-        return replace(seen, carry=interpolation_matrix(seen.x, seen.x_query, seen.mask))
 
     def observe(
         self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator

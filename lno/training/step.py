@@ -13,6 +13,7 @@ from torch._functorch import config as functorch
 
 from lno.data import Batch
 from lno.metrics import METRICS
+from lno.tasks import Completion
 from lno.training.distributed import METRICS_OF_PARTS
 from lno.training.precision import half_where_free, matrix_products
 from lno.training.schedules import SCHEDULES
@@ -31,6 +32,12 @@ def loss_function(training: Training) -> Loss:
         raise ValueError(
             "Recipe.gradient needs data on a grid, whole on every process: pass "
             "Fields(..., grid=...)"
+        )
+    task = training.task
+    if recipe.through and not (isinstance(task, Completion) and task.exact):
+        raise ValueError(
+            "Recipe.through is for predictions that pass through the observations: pass "
+            "task=Completion(..., exact=True)"
         )
     by_points = training.team.size > 1 and training.team.split == "points"
     metric = (METRICS_OF_PARTS if by_points else METRICS)[recipe.loss]
@@ -53,7 +60,8 @@ def loss_function(training: Training) -> Loss:
         sizes = (batch.x_query.shape[-2], batch.x.shape[-2])
         alone, there = prediction.to(batch.y.dtype).split(sizes, -2)
         through = alone + batch.carry @ (batch.u - there)
-        return (measured(alone, batch) + measured(through, batch)) / 2
+        share = recipe.through
+        return (1 - share) * measured(alone, batch) + share * measured(through, batch)
 
     def measured(prediction: Tensor, batch: Batch) -> Tensor:
         target = batch.y

@@ -93,7 +93,7 @@ def test_the_loss_of_an_exact_completion_counts_the_model_alone_and_through_its_
     task = Completion(RandomRatio(0.1, 0.4), exact=True)
     scale = task.normalizers(task.prepare(data))
     model = LNO(Spec(2, 1, 1), LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1))
-    recipe = Recipe(batch=3, queries=15)
+    recipe = Recipe(batch=3, queries=15, through=0.25)
     device = torch.device("cpu")
     training = Training(model, task, scale, recipe, task.prepare(data), None, device, 0)
     batch, _ = next_batch(training, Samples(training.data, scale, device))
@@ -101,11 +101,15 @@ def test_the_loss_of_an_exact_completion_counts_the_model_alone_and_through_its_
     alone = model(batch.x, batch.u, batch.x_query, batch.mask)
     missed = batch.u - model(batch.x, batch.u, batch.x, batch.mask)
     through = alone + interpolate(batch.x, missed.detach(), batch.x_query, batch.mask)
-    expected = sum(relative_l2(p, batch.y).mean() for p in (alone, through)) / 2
+    a, b = (relative_l2(p, batch.y).mean() for p in (alone, through))
+    expected = 0.75 * a + 0.25 * b
     loss = loss_function(training)(batch)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
     loss.backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
+    training.task = Completion(RandomRatio(0.1, 0.4))
+    with pytest.raises(ValueError, match=r"Recipe\.through is for predictions that pass"):
+        loss_function(training)
     team = Team(0, 2, "points")
     with pytest.raises(ValueError, match="need all of these on every process"):
         team.share(batch)

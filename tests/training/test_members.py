@@ -42,7 +42,7 @@ CASES = {
     "completion": ("grid", Recipe(optimizer="adam"), Completion(RandomRatio(0.2, 0.8)), ()),
     "exact": (
         "grid",
-        Recipe(queries=9),
+        Recipe(queries=9, through=0.5),
         Completion(RandomRatio(0.2, 0.8), exact=True),
         (),
     ),
