@@ -88,7 +88,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
                 "small",
                 _SMALL,
                 Recipe(epochs=60, batch=8, rate=3e-3, queries=256),
-                Completion(RandomRatio(0.005, 0.03), Window("t", 0.25, 0.75)),
+                Completion(RandomRatio(0.005, 0.03), Window("t", 0.25, 0.75), exact=True),
             ),
         },
     },
