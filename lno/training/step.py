@@ -188,11 +188,13 @@ class Step:
     def _capture(self, batch: Batch) -> None:
         start = time.perf_counter()
         self.static = batch.each(Tensor.clone)
+        # Members keep memory busy as it is: for them, computing again costs more than it is worth.
+        kept = KEPT_ACTIVATIONS if len(self.training.seeds) == 1 else 1.0
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
             try:
-                with functorch.patch(activation_memory_budget=KEPT_ACTIVATIONS):
+                with functorch.patch(activation_memory_budget=kept):
                     self._differentiate(self.loss, self.static)
             except Exception as error:  # compilers fail in many ways, and none is worth the run
                 if self.loss is self.eager:
