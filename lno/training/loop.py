@@ -25,7 +25,8 @@ from lno.training.step import Step
 
 LOOK = 50  # steps of a GPU between looks at the loss
 EVALUATIONS = 25  # how often a run looks at its validation error
-POINTS = 65_536  # of validation samples at once
+POINTS = {"cuda": 262_144}  # of validation samples at once, by device
+FEW_POINTS = 65_536  # on others
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,8 @@ def validation_errors(training: Training) -> list[float] | None:
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
-    size = max(training.recipe.batch, POINTS // len(data[0].x_query))
+    points = POINTS.get(training.device.type, FEW_POINTS)
+    size = max(training.recipe.batch, points // len(data[0].x_query))
     with training.predicting() as net:
         models = models_of(net)
         for index in torch.arange(len(data)).split(size):
