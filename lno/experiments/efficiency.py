@@ -148,7 +148,8 @@ def table(results: Path) -> Table:
                 f"memory (paper: {old[2]:.2f} and {old[1]:.2f})."
             )
     header = ["problem", "model", "million weights", "GB", "s / epoch", "precision"]
-    header.append("paper: weights, GB, s / epoch")
-    where = ", ".join(sorted({r["hardware"] for r in rows})) or "nothing yet"
-    notes.append(f"Measured on {where}, the paper on an RTX 3090. `lno reproduce efficiency`")
+    header.append("paper's three")
+    where = ", ".join(sorted({r["hardware"] for r in rows}))
+    ours = f"Measured on {where}" if rows else "Nothing was measured yet"
+    notes.append(f"{ours}; the paper measured on an RTX 3090. `lno reproduce efficiency`")
     return Table("Cost of training", header, shown, notes)
