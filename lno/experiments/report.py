@@ -78,7 +78,7 @@ def write(results: Path, out: Path, documentation: Path | None = None) -> None:
 
 def _figures(groups: list[runs.Group]) -> list[tuple[str, Figure]]:
     made = [
-        ("Error on the test samples during training.", runs.learning_curves(groups)),
+        ("Error during training, on samples that decide nothing.", runs.learning_curves(groups)),
         ("The same against time.", runs.error_against_time(groups)),
         ("Errors of single test samples.", runs.error_histograms(groups)),
         ("Error of a rollout, frame by frame.", runs.rollout_errors(groups)),
