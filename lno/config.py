@@ -81,3 +81,13 @@ def require_range(name: str, value: Any, low: float, high: float) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
+
+
+def require_heads(name: str, heads: Any, width: int) -> None:
+    """Raise unless `heads` is a whole number that divides the width."""
+    require_count(f"{name}.heads", heads, width)
+    if width % heads:
+        raise ValueError(
+            f"{name}.heads must divide the width {width}, got {heads}: each head has width / heads "
+            "features"
+        )

@@ -15,11 +15,11 @@ import torch
 
 from lno.data import Fields
 from lno.experiments.datasets import PROTOCOLS
-from lno.experiments.forward import NAMES
 from lno.experiments.paper import EFFICIENCY
 from lno.experiments.presets import preset
 from lno.files import write_json
 from lno.operator import build_model, model_spec
+from lno.report.runs import NAMES
 from lno.report.tables import MISSING, Table
 from lno.training.device import hardware, pick_device
 from lno.training.loop import next_batch

@@ -9,9 +9,9 @@ from pathlib import Path
 from lno.experiments.cells import Cell, estimate
 from lno.experiments.paper import FORWARD
 from lno.ledger import Run
+from lno.report.runs import NAMES
 from lno.report.tables import MISSING, Table, spread
 
-NAMES = {"lno": "LNO", "transolver": "Transolver"}
 # 500 epochs of Transolver are hours: it stands beside LNO at fewer, equal for both.
 CELLS = (
     Cell("darcy", "lno", "paper", 500, "tf32"),

@@ -19,12 +19,12 @@ from torch import nn
 from lno.data import Fields
 from lno.experiments.cells import Cell, Errors, errors_of
 from lno.experiments.datasets import PROTOCOLS
-from lno.experiments.forward import NAMES
 from lno.experiments.paper import RESOLUTION
 from lno.models import Transolver
 from lno.operator import Operator
 from lno.problems import Darcy
 from lno.problems.make import make
+from lno.report.runs import NAMES
 from lno.report.tables import Table, spread
 from lno.training.device import pick_solver_device
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count
+from lno.config import require_count, require_heads
 from lno.data.fields import Spec
 from lno.models.lno import MLP, LatentBlock, full_precision
 
@@ -52,12 +52,7 @@ class DeepONetConfig:
         for name, most in (("width", 8192), ("blocks", 512), ("basis", 65536)):
             require_count(f"DeepONetConfig.{name}", getattr(self, name), most)
         require_count("DeepONetConfig.layers", self.layers, 64, least=2)
-        require_count("DeepONetConfig.heads", self.heads, self.width)
-        if self.width % self.heads:
-            raise ValueError(
-                f"DeepONetConfig.heads must divide the width {self.width}, got {self.heads}: each "
-                "head has width / heads features"
-            )
+        require_heads("DeepONetConfig", self.heads, self.width)
 
 
 class ObservationBlock(LatentBlock):

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count
+from lno.config import require_count, require_heads
 from lno.data.fields import Spec
 from lno.models.lno import MLP, full_precision
 
@@ -60,12 +60,7 @@ class GNOTConfig:
     def __post_init__(self) -> None:
         for name, most in (("width", 8192), ("blocks", 512), ("layers", 64), ("experts", 256)):
             require_count(f"GNOTConfig.{name}", getattr(self, name), most)
-        require_count("GNOTConfig.heads", self.heads, self.width)
-        if self.width % self.heads:
-            raise ValueError(
-                f"GNOTConfig.heads must divide the width {self.width}, got {self.heads}: each head "
-                "has width / heads features"
-            )
+        require_heads("GNOTConfig", self.heads, self.width)
 
 
 def normalised_attention(

@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lno.config import require_count, require_range
+from lno.config import require_count, require_heads, require_range
 from lno.data.fields import Spec
 from lno.models import streamed
 from lno.models.streamed import Factored, Pooled, slices
@@ -65,12 +65,7 @@ class LNOConfig:
     def __post_init__(self) -> None:
         for name, most in (("width", 8192), ("latents", 65536), ("blocks", 512), ("layers", 64)):
             require_count(f"LNOConfig.{name}", getattr(self, name), most)
-        require_count("LNOConfig.heads", self.heads, self.width)
-        if self.width % self.heads:
-            raise ValueError(
-                f"LNOConfig.heads must divide the width {self.width}, got {self.heads}: each head "
-                "has width / heads features"
-            )
+        require_heads("LNOConfig", self.heads, self.width)
         if not isinstance(self.tied, bool):
             raise ValueError(f"LNOConfig.tied must be True or False, got {self.tied!r}")
         require_range("LNOConfig.sharpness", self.sharpness, 1e-3, 1e3)

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count
+from lno.config import require_count, require_heads
 from lno.data.fields import Spec
 from lno.models.lno import MLP, full_precision
 
@@ -71,12 +71,7 @@ class TransolverConfig:
     def __post_init__(self) -> None:
         for name, most in (("width", 8192), ("layers", 512), ("slices", 65536), ("mlp_ratio", 64)):
             require_count(f"TransolverConfig.{name}", getattr(self, name), most)
-        require_count("TransolverConfig.heads", self.heads, self.width)
-        if self.width % self.heads:
-            raise ValueError(
-                f"TransolverConfig.heads must divide the width {self.width}, got {self.heads}: "
-                "each head has width / heads features"
-            )
+        require_heads("TransolverConfig", self.heads, self.width)
         if not isinstance(self.convolution, bool):
             raise ValueError(
                 f"TransolverConfig.convolution must be True or False, got {self.convolution!r}"

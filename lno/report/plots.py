@@ -52,12 +52,12 @@ def reconstruction(
     worst = max(float(np.abs(g - truth).max()) for g in guesses.values()) or 1.0
     _sensors(axes[0, 0], plane, sensors, span)
     axes[0, 0].set_title(f"{len(sensors[1])} sensors")
-    shown = _field(axes[1, 0], plane, truth, FIELD, -span, span)
+    shown = draw_field(axes[1, 0], plane, truth, FIELD, -span, span)
     axes[1, 0].set_title("truth")
     for k, (name, guess) in enumerate(guesses.items(), start=1):
         error = np.abs(guess - truth)
-        _field(axes[0, k], plane, guess, FIELD, -span, span)
-        wrong = _field(axes[1, k], plane, error, ERROR, 0.0, worst)
+        draw_field(axes[0, k], plane, guess, FIELD, -span, span)
+        wrong = draw_field(axes[1, k], plane, error, ERROR, 0.0, worst)
         axes[0, k].set_title(name)
         axes[1, k].set_title(f"error of {name}: {100 * error.mean() / np.abs(truth).mean():.1f} %")
     figure.colorbar(shown, ax=axes[0, :].tolist(), shrink=0.9, pad=0.01)
@@ -79,7 +79,7 @@ def field_picture(
     axis = figure.subplots()
     span = float(np.abs(values).max()) or 1.0
     low, high = (-span, span) if values.min() < 0 < values.max() else (values.min(), values.max())
-    shown = _field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
+    shown = draw_field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
     x, _ = sensors
     axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
     axis.set(xlabel=plane.names[1], ylabel=plane.names[0], title=f"{label} from {len(x)} points")
@@ -98,13 +98,13 @@ def bounded_field(
     figure = Figure(figsize=(11.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     span = float(np.abs(values).max()) or 1.0
-    shown = _field(left, plane, values, FIELD, -span, span)
+    shown = draw_field(left, plane, values, FIELD, -span, span)
     x, u = sensors
     left.scatter(
         x[:, 1], x[:, 0], c=u, s=16, cmap=FIELD, vmin=-span, vmax=span, edgecolors=INK, lw=0.5
     )
     left.set(title=f"{label} from {len(x)} sensors", ylabel=plane.names[0], xlabel=plane.names[1])
-    wide = _field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
+    wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6)
     right.set(title="width of the bounds", xlabel=plane.names[1])
     figure.colorbar(shown, ax=left)
@@ -122,7 +122,7 @@ def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -
             signed = values.min() < 0 < values.max()
             span = float(np.abs(values).max())
             low, high = (-span, span) if signed else (float(values.min()), float(values.max()))
-            shown = _field(axis, plane, values, FIELD if signed else "viridis", low, high)
+            shown = draw_field(axis, plane, values, FIELD if signed else "viridis", low, high)
             axis.set_title(f"{name}, sample {k}")
             figure.colorbar(shown, ax=axis, shrink=0.85)
         axes[-1, k].set_xlabel(plane.names[1])
@@ -155,7 +155,10 @@ def save(figure: Figure, path: str | Path, dpi: int = 130) -> None:
         figure.savefig(temporary, format=kind, dpi=dpi)
 
 
-def _field(axis: Axes, plane: Plane, values: np.ndarray, cmap: str, low: float, high: float) -> Any:
+def draw_field(
+    axis: Axes, plane: Plane, values: np.ndarray, cmap: str, low: float, high: float
+) -> Any:
+    """A field (rows, columns) as an image; returns what a colour bar needs."""
     return axis.imshow(
         values, origin="lower", extent=plane.extent(), aspect="auto", cmap=cmap, vmin=low, vmax=high
     )

@@ -18,9 +18,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from lno.ledger import Run
-from lno.report.plots import ERROR, FIELD, Plane, _field
+from lno.report.plots import ERROR, FIELD, Plane, draw_field
 
-NAMES = {"lno": "LNO", "transolver": "Transolver", "rbf": "RBF"}
+NAMES = {
+    "lno": "LNO",
+    "transolver": "Transolver",
+    "deeponet": "DeepONet",
+    "gnot": "GNOT",
+    "rbf": "RBF",
+}
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = {"lno": "#0072b2", "transolver": "#d55e00", "rbf": "#009e73"}
 OTHERS = ("#cc79a7", "#e69f00", "#56b4e9", "#5a6675")
@@ -279,5 +285,5 @@ def _values(
     regular = np.meshgrid(*map(np.linspace, low, high, grid), indexing="ij")
     if np.allclose(nodes, regular, atol=1e-4 * float(np.ptp(x))):
         plane = Plane(("second", "first"), tuple(low[::-1]), tuple(high[::-1]))
-        return _field(axis, plane, field.T, *scale)
+        return draw_field(axis, plane, field.T, *scale)
     return axis.pcolormesh(*nodes, field, shading="gouraud", **colours)

@@ -117,7 +117,7 @@ def leading_axes(model: nn.Module) -> int:
 def stack(batches: Sequence[Batch]) -> Batch:
     """One batch for each of several models; positions that they all share get an axis of one."""
 
-    def together(values: list[Tensor]) -> Tensor:
+    def joined(values: list[Tensor]) -> Tensor:
         same = all(v is values[0] for v in values)
         return values[0][None] if same else torch.stack(values)
 
@@ -128,14 +128,14 @@ def stack(batches: Sequence[Batch]) -> Batch:
         return torch.stack([v if v is not None else f for v, f in zip(values, full, strict=True)])
 
     first = batches[0]
-    x = together([b.x for b in batches])
+    x = joined([b.x for b in batches])
     same = all(b.x_query is b.x for b in batches)
     targets = [b.y for b in batches if b.y is not None]
     return replace(
         first,
         x=x,
         u=torch.stack([b.u for b in batches]),
-        x_query=x if same else together([b.x_query for b in batches]),
+        x_query=x if same else joined([b.x_query for b in batches]),
         y=torch.stack(targets) if targets else None,
         mask=masks([b.mask for b in batches], [b.u for b in batches]),
         query_mask=masks([b.query_mask for b in batches], targets),
