@@ -230,9 +230,10 @@ def reproduce_forward(
 ) -> None:
     """Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper)."""
     from lno.experiments import forward
+    from lno.experiments.cells import chosen
 
     wanted = (_names(problems), _names(models), _names(recipes))
-    cells = forward.chosen(forward.CELLS, *wanted, epochs, precision)
+    cells = chosen(forward.CELLS, *wanted, epochs, precision)
     keys = {"minutes": minutes, "together": not apart, "device": device}
     _reproduce(cells, range(seeds), results, dry_run, forward.table, keys)
 
@@ -250,9 +251,10 @@ def reproduce_resolution(
     device: Device = "auto",
 ) -> None:
     """Trained on 43² points, tested on up to 421² (Table 5 of the paper)."""
-    from lno.experiments import forward, resolution
+    from lno.experiments import resolution
+    from lno.experiments.cells import chosen
 
-    cells = forward.chosen(resolution.CELLS, (), _names(models), (), epochs, precision)
+    cells = chosen(resolution.CELLS, (), _names(models), (), epochs, precision)
     keys: dict[str, Any] = {"minutes": minutes, "together": not apart, "device": device}
     keys["test"] = resolution.errors_on_grids
     _reproduce(cells, range(seeds), results, dry_run, resolution.table, keys)
@@ -425,11 +427,10 @@ def _reproduce(
     cells: Any, seeds: range, results: Path, dry_run: bool, table: Any, keys: dict[str, Any]
 ) -> None:
     """Train what is missing and print the table, or only say what is missing."""
-    from lno.experiments import forward
-    from lno.experiments.cells import train_missing
+    from lno.experiments.cells import plan, train_missing
 
     if dry_run:
-        _print_table(forward.plan(cells, seeds, results))
+        _print_table(plan(cells, seeds, results))
         return
     done = train_missing(cells, seeds, results, say=_say, **keys)
     _print_table(table(cells, seeds, results))

@@ -25,6 +25,7 @@ from lno.files import replacing
 from lno.ledger import Run, commit
 from lno.metrics import METRICS
 from lno.operator import Operator
+from lno.report.tables import Table
 from lno.tasks import Rollout
 
 Test = Callable[[Operator, Fields], "Errors"]
@@ -193,6 +194,56 @@ def record(
     if seed == 0:
         _keep_sample(member, test_data, found, cell.path(results, seed).with_suffix(".npz"))
     return run
+
+
+def chosen(
+    cells: Sequence[Cell],
+    problems: Sequence[str] = (),
+    models: Sequence[str] = (),
+    recipes: Sequence[str] = (),
+    epochs: int | None = None,
+    precision: str | None = None,
+) -> list[Cell]:
+    """The cells that are asked for; `epochs` and `precision` replace those of the table."""
+    for what, wanted, known in (
+        ("problem", problems, {c.problem for c in cells}),
+        ("model", models, {c.model for c in cells}),
+        ("recipe", recipes, {c.recipe for c in cells}),
+    ):
+        for name in wanted:
+            if name not in known:
+                expected = ", ".join(sorted(known))
+                raise ValueError(f"no {what} {name!r} in this table: expected one of {expected}")
+    found = [
+        c
+        for c in cells
+        if (not problems or c.problem in problems)
+        and (not models or c.model in models)
+        and (not recipes or c.recipe in recipes)
+    ]
+    if epochs is not None:
+        found = [replace(c, epochs=epochs) for c in found]
+    if precision is not None:
+        found = [replace(c, precision=precision) for c in found]
+    return list(dict.fromkeys(found))
+
+
+def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
+    """The runs that are missing, and about how long they take."""
+    rows, total = [], 0.0
+    for cell in cells:
+        missing = cell.missing(results, seeds)
+        if not missing:
+            continue
+        minutes = estimate(cell, len(missing), results)
+        total += minutes or 0.0
+        shown = "unknown" if minutes is None else f"{minutes:.1f}"
+        what = [cell.problem, cell.model, cell.recipe, cell.precision, str(cell.epochs)]
+        rows.append([*what, ", ".join(map(str, missing)), shown])
+    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "minutes"]
+    note = f"about {total:.0f} minutes of training in all, where it is known"
+    note = note if total else "how long they take is not known yet"
+    return Table("Missing runs", header, rows, [note] if rows else ["nothing is missing"])
 
 
 def estimate(cell: Cell, seeds: int, results: Path) -> float | None:

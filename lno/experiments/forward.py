@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lno.experiments.cells import Cell, estimate
+from lno.experiments.cells import Cell
 from lno.experiments.paper import FORWARD
 from lno.ledger import Run
 from lno.report.runs import NAMES
@@ -23,38 +23,6 @@ CELLS = (
     Cell("ns2d", "transolver", "paper", 20, "tf32"),
     Cell("ns2d", "lno", "paper", 500, "tf32"),
 )
-
-
-def chosen(
-    cells: Sequence[Cell],
-    problems: Sequence[str] = (),
-    models: Sequence[str] = (),
-    recipes: Sequence[str] = (),
-    epochs: int | None = None,
-    precision: str | None = None,
-) -> list[Cell]:
-    """The cells that are asked for; `epochs` and `precision` replace those of the table."""
-    for what, wanted, known in (
-        ("problem", problems, {c.problem for c in cells}),
-        ("model", models, {c.model for c in cells}),
-        ("recipe", recipes, {c.recipe for c in cells}),
-    ):
-        for name in wanted:
-            if name not in known:
-                expected = ", ".join(sorted(known))
-                raise ValueError(f"no {what} {name!r} in this table: expected one of {expected}")
-    found = [
-        c
-        for c in cells
-        if (not problems or c.problem in problems)
-        and (not models or c.model in models)
-        and (not recipes or c.recipe in recipes)
-    ]
-    if epochs is not None:
-        found = [replace(c, epochs=epochs) for c in found]
-    if precision is not None:
-        found = [replace(c, precision=precision) for c in found]
-    return list(dict.fromkeys(found))
 
 
 def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
@@ -86,23 +54,6 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
         "seconds a seed",
     ]
     return Table("Forward problems", header, rows, [*_ratios(runs), *_told(runs)])
-
-
-def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
-    """The runs that are missing, and about how long they take."""
-    rows, total = [], 0.0
-    for cell in cells:
-        missing = cell.missing(results, seeds)
-        if not missing:
-            continue
-        minutes = estimate(cell, len(missing), results)
-        total += minutes or 0.0
-        shown = "unknown" if minutes is None else f"{minutes:.1f}"
-        what = [cell.problem, cell.model, cell.recipe, cell.precision, str(cell.epochs)]
-        rows.append([*what, ", ".join(map(str, missing)), shown])
-    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "minutes"]
-    note = f"about {total:.0f} minutes of training in all, where it is known"
-    return Table("Missing runs", header, rows, [note] if rows else ["nothing is missing"])
 
 
 def _errors(runs: Sequence[Run]) -> list[float]:

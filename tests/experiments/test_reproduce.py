@@ -151,7 +151,7 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
     assert "| 1.600 | 1 | 0.58 |" in text
     assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | 8.45 | missing |" in text
     assert "LNO / Transolver = 0.75 (paper: 0.49 / 0.58 = 0.84 at 500 epochs)" in text
-    plan = forward.plan([ours, theirs, absent], range(3), small)
+    plan = running.plan([ours, theirs, absent], range(3), small)
     assert [row[:2] + row[5:6] for row in plan.rows] == [
         ["darcy", "transolver", "1, 2"],
         ["ns2d", "lno", "0, 1, 2"],
@@ -163,8 +163,8 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
 
 def test_asking_for_what_the_table_has_not_is_an_error() -> None:
     with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of darcy"):
-        forward.chosen(forward.CELLS, ["drcy"])
-    changed = forward.chosen(forward.CELLS, ["darcy"], ["lno"], ["paper"], epochs=7)
+        running.chosen(forward.CELLS, ["drcy"])
+    changed = running.chosen(forward.CELLS, ["darcy"], ["lno"], ["paper"], epochs=7)
     assert len(changed) == 2  # tf32 and mixed; 500 and 100 epochs fall together
     assert {c.epochs for c in changed} == {7}
 
