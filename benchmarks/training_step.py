@@ -31,8 +31,7 @@ from lno.files import write_json
 from lno.models import LNO, LNOConfig
 from lno.models.lno import MLP
 from lno.tasks import Steady
-from lno.training.loop import next_batch
-from lno.training.members import together
+from lno.training.loop import next_batches
 from lno.training.recipe import Recipe
 from lno.training.samples import Samples
 from lno.training.state import Training
@@ -175,15 +174,17 @@ def ours(case: Case, precision: str, members: int = 1) -> tuple[float, float]:
     )
     device, task = torch.device("cuda"), Steady()
     spec, config = Spec(case.d, case.i, case.o), PAPER_CONFIGS[case.problem]
-    model = together(LNO(spec, config).to(device) for _ in range(members))
+    models = [LNO(spec, config).to(device) for _ in range(members)]
     recipe = Recipe(epochs=10**6, batch=samples)
     scale = task.normalizers(data)
-    training = Training(model, task, scale, recipe, data, None, device, 0, precision)
+    training = Training(models, task, scale, recipe, data, None, device, 0, precision)
     batches, step = Samples(data, scale, device), Step(training)
-    resident = torch.cuda.memory_allocated() - sum(p.numel() * 4 for p in model.parameters())
+    resident = torch.cuda.memory_allocated() - sum(
+        p.numel() * 4 for model in models for p in model.parameters()
+    )
 
     def next_step() -> None:
-        step(*next_batch(training, batches))
+        step(*next_batches(training, batches))
         training.step += 1
 
     return measure(next_step, resident)

@@ -26,8 +26,7 @@ from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
 from lno.training.loop import curve_rows
-from lno.training.members import models_of, together
-from lno.training.precision import pick_precision
+from lno.training.precision import matrix_products, pick_precision
 from lno.training.recipe import Recipe
 from lno.training.run import run
 from lno.training.state import Training
@@ -153,7 +152,7 @@ class Operator:
         where = pick_device(device)
         watched = None if held_back is None else task.prepare(held_back)
         training = Training(
-            together(net.to(where) for net in nets),
+            [net.to(where) for net in nets],
             task,
             normalizers,
             recipe,
@@ -166,9 +165,6 @@ class Operator:
             symmetries,
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress, tensorboard)
-        training.team.release(training.model)
-        with training.predicting() as net:
-            trained = models_of(net)
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,
@@ -187,7 +183,7 @@ class Operator:
             **({"init": init.provenance} if init else {}),
         }
         labels = Labels.of(prepared, task)
-        return cls(trained, kind, task, normalizers, labels, provenance)
+        return cls(list(training.end()), kind, task, normalizers, labels, provenance)
 
     @property
     def finished(self) -> bool:
@@ -322,7 +318,8 @@ class Operator:
         mean: Tensor | None = None
         for k, model in enumerate(self.members, start=1):
             apply = partial(self._apply_one, model, weights)
-            prediction = self.task.predict(apply, batch, self.normalizers.x.encode)
+            with matrix_products("fp32"):
+                prediction = self.task.predict(apply, batch, self.normalizers.x.encode)
             mean = prediction if mean is None else mean + (prediction - mean) / k
         assert mean is not None
         return mean

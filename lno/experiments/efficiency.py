@@ -22,7 +22,7 @@ from lno.operator import build_model, model_spec
 from lno.report.runs import NAMES
 from lno.report.tables import MISSING, Table
 from lno.training.device import hardware, pick_device
-from lno.training.loop import next_batch
+from lno.training.loop import next_batches
 from lno.training.precision import pick_precision
 from lno.training.samples import Samples
 from lno.training.state import Training
@@ -78,11 +78,11 @@ def cost(problem: str, model: str, precision: str = "auto", device: str = "auto"
     net = build_model(model, chosen.config, model_spec(data, scale)).to(where)
     recipe = replace(chosen.recipe, epochs=10**6)  # long enough to be compiled
     used = pick_precision(precision, where)
-    training = Training(net, chosen.task, scale, recipe, data, None, where, 0, used)
+    training = Training([net], chosen.task, scale, recipe, data, None, where, 0, used)
     samples, step = Samples(data, scale, where), Step(training)
 
     def next_step() -> None:
-        step(*next_batch(training, samples))
+        step(*next_batches(training, samples))
         training.step += 1
 
     found = measure(next_step, where, samples.resident_bytes)

@@ -100,8 +100,6 @@ def _product(half: torch.dtype | None, equation: str, a: Tensor, b: Tensor) -> T
 
 
 class _Pool(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         keys: Tensor, rows: Tensor, values: Tensor, offset: Tensor | None, half: torch.dtype | None
@@ -153,8 +151,6 @@ class _Pool(torch.autograd.Function):
 
 
 class _Read(torch.autograd.Function):
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(
         keys: Tensor, rows: Tensor, bias: Tensor, z: Tensor, half: torch.dtype | None

@@ -158,7 +158,7 @@ class PhysicsAttention(nn.Module):
         return self.keys_values(image).permute(0, 2, 3, 1).flatten(1, 2)
 
     def _attend(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
-        # Written out: fused kernels gain nothing on so few tokens, and vmap has no rule for them.
+        # Written out: fused kernels gain nothing on so few tokens.
         q, k, v = self.query_key_value(z).chunk(3, dim=-1)
         scores = torch.einsum("bhme,bhke->bhmk", q, k) * q.shape[-1] ** -0.5
         return torch.einsum("bhmk,bhke->bhme", torch.softmax(scores, dim=-1).to(v.dtype), v)

@@ -43,8 +43,7 @@ class Team:
             return
         if not isinstance(model, LNO):
             raise ValueError(
-                "only a single LNO can be trained by points, not "
-                f"{type(model).__name__}: use 'samples'"
+                f"only an LNO can be trained by points, not {type(model).__name__}: use 'samples'"
             )
         model.encoder.reduce = add_pooled
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from lno.data import Batch
 from lno.data.interpolate import interpolation_matrix
 from lno.metrics import METRICS
-from lno.training.members import Members, models_of, stack
+from lno.training.precision import matrix_products
 from lno.training.samples import Samples
 from lno.training.schedules import SCHEDULES
 from lno.training.state import Point, Training
@@ -65,11 +65,10 @@ def train(
     memory = Memory(samples, training)
     error = training.curve[-1].error if training.curve else None
     pending: list[Tensor] = []
-    training.model.train()
     while training.step < training.steps:
-        batch, weight = next_batch(training, samples)
-        pending.append(step(batch, weight))
-        points += batch.u.shape[:-2].numel() * (batch.x.shape[-2] + batch.x_query.shape[-2])
+        batches, weight = next_batches(training, samples)
+        pending.append(step(batches, weight))
+        points += sum(len(b) * (b.x.shape[1] + b.x_query.shape[1]) for b in batches)
         training.step += 1
         evaluate = training.step % interval == 0 or training.step == training.steps
         # Reading a loss waits for the device, so a GPU is asked now and then only.
@@ -100,9 +99,7 @@ def train(
         if stop and training.step < training.steps:
             if not evaluate:  # else it has just been saved
                 checkpoint()
-            training.model.eval()
             return False
-    training.model.eval()
     return True
 
 
@@ -126,18 +123,17 @@ class Memory:
             torch.cuda.reset_peak_memory_stats(self.training.device)
 
 
-def next_batch(training: Training, samples: Samples) -> tuple[Batch, float]:
-    """This process's part of the next batch, encoded, and the share of its loss in that of all.
+def next_batches(training: Training, samples: Samples) -> tuple[list[Batch], float]:
+    """The next batch of each model, encoded; of several processes, this one's part of them.
 
-    Several members have a batch of their own each.
+    Besides, the share of this process's loss in that of all.
     """
     step, team = training.step, training.team
     ahead = training.samples_at(step).flatten(), training.samples_at(step + 1).flatten()
     parts = samples.batch(*ahead).split(len(training.seeds))
     drawn = [draw(training, part, g) for part, g in zip(parts, training.generators, strict=True)]
     mine = [team.share(batch) for batch in drawn]
-    weight = team.weight(drawn[0], mine[0])
-    return (stack(mine) if isinstance(training.model, Members) else mine[0]), weight
+    return mine, team.weight(drawn[0], mine[0])
 
 
 def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
@@ -185,12 +181,12 @@ def validation_errors(training: Training) -> list[float] | None:
     generator = torch.Generator().manual_seed(0)
     points = POINTS.get(training.device.type, FEW_POINTS)
     size = max(training.recipe.batch, points // len(data[0].x_query))
-    with training.predicting() as net:
-        models = models_of(net)
+    with training.predicting(), matrix_products("fp32"):
         for index in torch.arange(len(data)).split(size):
             batch = task.observe(data.batch(index.numpy()), data.grid, generator)
             predictions = [
-                task.predict(partial(apply, model), batch, scale.x.encode) for model in models
+                task.predict(partial(apply, model), batch, scale.x.encode)
+                for model in training.models
             ]
             metric = METRICS["relative_l2"]
             errors.append(torch.stack([metric(p, batch.y, batch.query_mask) for p in predictions]))

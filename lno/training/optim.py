@@ -2,21 +2,20 @@
 
 What changes from step to step comes as a tensor of numbers, so that a CUDA graph can hold the
 update, which torch's optimisers do not allow where the first beta moves, as in the paper's recipe.
-The weights of several members lie in the same buffer, and Muon takes all matrices of one shape at
+The weights of several models lie in the same buffer, and Muon takes all matrices of one shape at
 once.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
 
-from lno.training.members import leading_axes
 from lno.training.schedules import Pace
 
 ALIGNED = 64  # every weight begins at a multiple of so many numbers, where fast kernels can read it
@@ -45,17 +44,17 @@ BETA = 0.9  # of the running mean of the gradient, where a schedule does not mov
 
 
 class Optimizer:
-    """Adam, AdamW or Muon for all weights of a model, and their running mean.
+    """Adam, AdamW or Muon for all weights of some models, and their running mean.
 
-    The model's parameters become parts of one buffer. A step is
+    The parameters become parts of one buffer. A step is
 
-        optimizer.gather()                        what the backward pass left
+        optimizer.gather(k, ...)                  the gradients of the k-th model, for each k
         optimizer.update(optimizer.numbers(...))  with numbers on the device
 
     >>> model = nn.Linear(3, 2)
-    >>> optimizer = Optimizer(model, OPTIMIZERS["adamw"])
-    >>> model(torch.ones(1, 3)).sum().backward()
-    >>> optimizer.gather()
+    >>> optimizer = Optimizer([model], OPTIMIZERS["adamw"])
+    >>> loss = model(torch.ones(1, 3)).sum()
+    >>> optimizer.gather(0, torch.autograd.grad(loss, optimizer.parameters[0]))
     >>> before = model.bias.detach().clone()
     >>> optimizer.update(optimizer.numbers(0, 1e-3, Pace(1.0)))
     >>> (model.bias - before).detach().round(decimals=6).tolist()
@@ -64,30 +63,31 @@ class Optimizer:
 
     def __init__(
         self,
-        model: nn.Module,
+        models: Sequence[nn.Module],
         rule: Rule,
         weight_decay: float = 0.0,
         decay_all: bool = True,
         square_beta: float = 0.99,
         ema: float | None = None,
     ) -> None:
-        self.model, self.rule, self.weight_decay, self.ema = model, rule, weight_decay, ema
+        self.rule, self.weight_decay, self.ema = rule, weight_decay, ema
         self.square_beta = square_beta
-        self.lead = leading_axes(model)
+        self.parameters = [list(model.parameters()) for model in models]
         decayed, plain, matrices = self._groups(decay_all)
-        self.parameters = [*decayed, *plain, *(p for same in matrices for p in same)]
-        ends = list(accumulate((_room(p) for p in self.parameters), initial=0))
+        ordered = [*decayed, *plain, *(p for same in matrices for p in same)]
+        ends = list(accumulate((_room(p) for p in ordered), initial=0))
         self.decayed = slice(0, ends[len(decayed)])
         self.by_adam = slice(0, ends[len(decayed) + len(plain)])
-        like = self.parameters[0]
+        like = ordered[0]
         self.values, self.gradient, self.first, self.second = (
             torch.zeros(ends[-1], dtype=like.dtype, device=like.device) for _ in range(4)
         )
-        self.gradients = []  # the part of the buffer that belongs to each parameter
-        for p, start in zip(self.parameters, ends, strict=False):
+        gradient = {}  # the part of the buffer that belongs to each parameter
+        for p, start in zip(ordered, ends, strict=False):
             part = slice(start, start + p.numel())
-            self.gradients.append(self.gradient[part].view_as(p))
+            gradient[p] = self.gradient[part].view_as(p)
             p.data = self.values[part].view_as(p).copy_(p.data)
+        self.gradients = [[gradient[p] for p in own] for own in self.parameters]
         self.matrices = []  # values, gradients and momenta of all matrices of one shape
         start = self.by_adam.stop
         for same in matrices:
@@ -110,28 +110,23 @@ class Optimizer:
         numbers = (rate, 1 - beta, rate / (1 - beta ** (step + 1)), 1 / correction, forget)
         return torch.tensor(numbers, dtype=self.values.dtype)
 
-    def gather(self) -> None:
-        """Bring the gradients of the model into the buffer; a missing one is zero."""
+    def gather(self, k: int, gradients: Sequence[Tensor | None]) -> None:
+        """Bring the gradients of the k-th model into the buffer; a missing one is zero."""
         targets, sources = [], []
-        for g, p in zip(self.gradients, self.parameters, strict=True):
-            if p.grad is None:
-                g.zero_()
+        for target, source in zip(self.gradients[k], gradients, strict=True):
+            if source is None:
+                target.zero_()
             else:
-                targets.append(g)
-                sources.append(p.grad)
+                targets.append(target)
+                sources.append(source)
         if targets:
             torch._foreach_copy_(targets, sources)
 
     def clip(self, limit: float) -> None:
-        """Scale the gradient of each member down to the norm `limit`, where it is larger."""
-        if self.lead == 0:
-            norm = torch.linalg.vector_norm(self.gradient)
-            self.gradient.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
-            return
-        norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in self.gradients])
-        factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0)
-        for g in self.gradients:
-            g.mul_(factor.view(-1, *[1] * (g.ndim - 1)))
+        """Scale the gradient of each model down to the norm `limit`, where it is larger."""
+        for own in self.gradients:
+            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(own)))
+            torch._foreach_mul_(own, (limit / (norm + 1e-6)).clamp(max=1.0))
 
     @torch.no_grad()
     def update(self, numbers: Tensor) -> None:
@@ -169,11 +164,10 @@ class Optimizer:
         """Parameters that decay, that do not (norms and biases), and Muon's matrices by shape."""
         matrices: dict[tuple[int, ...], list[nn.Parameter]] = {}
         decayed, plain = [], []
-        for p in self.model.parameters():
-            shape = p.shape[self.lead :]
-            if self.rule.muon and len(shape) == 2 and min(shape) > 16:
-                matrices.setdefault(tuple(shape), []).append(p)
-            elif decay_all or len(shape) >= 2:
+        for p in (p for own in self.parameters for p in own):
+            if self.rule.muon and p.ndim == 2 and min(p.shape) > 16:
+                matrices.setdefault(tuple(p.shape), []).append(p)
+            elif decay_all or p.ndim >= 2:
                 decayed.append(p)
             else:
                 plain.append(p)

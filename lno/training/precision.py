@@ -1,7 +1,7 @@
 """What a training step is computed in.
 
 - fp32: everything in single precision.
-- tf32: matrix products of GPUs read their factors with 10 bits; the default there.
+- tf32: matrix products and convolutions of GPUs read their factors with 10 bits; the default there.
 - mixed: besides, hidden layers, attention and weighted sums in bfloat16. Positions, first and last
   layers, scores, softmaxes and the loss stay in single precision, see `lno.models.lno.MLP`.
 """
@@ -27,13 +27,16 @@ def pick_precision(name: str, device: torch.device) -> str:
 
 @contextmanager
 def matrix_products(name: str) -> Iterator[None]:
-    """While inside, matrix products of single precision read their factors as the policy says."""
-    before = torch.get_float32_matmul_precision()
+    """While inside, products and convolutions in single precision read their factors as named."""
+    convolutions = torch.backends.cudnn
+    before = torch.get_float32_matmul_precision(), convolutions.allow_tf32
     torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
+    convolutions.allow_tf32 = name != "fp32"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        torch.set_float32_matmul_precision(before[0])
+        convolutions.allow_tf32 = before[1]
 
 
 def half_where_free(name: str, device: torch.device) -> torch.autocast:

@@ -103,7 +103,7 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
     """Everything that must be the same for a run to go on with the same bits."""
     return {
         "model": kind,
-        "config": to_dict(training.model.config),
+        "config": to_dict(training.models[0].config),
         "recipe": to_dict(training.recipe),
         "task": tasks.to_json(training.task),
         "seed": training.seed,

@@ -26,7 +26,6 @@ from lno.data.symmetry import Orbit, Symmetry
 from lno.files import replacing, require_signature
 from lno.tasks import Task
 from lno.training.distributed import ALONE, Team
-from lno.training.members import count
 from lno.training.optim import OPTIMIZERS, Optimizer
 from lno.training.recipe import Recipe
 
@@ -67,7 +66,8 @@ class Training:
     """A training run.
 
     Args:
-        model: what is trained, in place; `Members` where it is several at once.
+        models: what is trained, in place: several of one kind, each from a seed of its own, share
+            the time of a GPU that one of them would leave idle.
         task, normalizers, recipe: how.
         data: training samples, prepared by the task.
         validation: samples to watch the error on, prepared; None: none.
@@ -78,7 +78,7 @@ class Training:
         symmetries: of the problem; every sample of a step is a random image of it.
     """
 
-    model: nn.Module
+    models: Sequence[nn.Module]
     task: Task
     normalizers: Normalizers
     recipe: Recipe
@@ -98,16 +98,17 @@ class Training:
 
     def __post_init__(self) -> None:
         recipe = self.recipe
-        self.team.prepare(self.model)
+        for model in self.models:
+            self.team.prepare(model)
         self.orbit: Orbit | None = None
         if self.symmetries:
             self.orbit = Orbit(self.symmetries, self.data.grid, self.normalizers)
-        self.seeds = range(self.seed, self.seed + count(self.model))
+        self.seeds = range(self.seed, self.seed + len(self.models))
         self.generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
         rule = OPTIMIZERS[recipe.optimizer]
         self.optimizer = Optimizer(
-            self.model,
+            self.models,
             rule,
             recipe.weight_decay,
             recipe.decay_all,
@@ -126,19 +127,33 @@ class Training:
         return self.recipe.epochs * self.steps_per_epoch
 
     @contextmanager
-    def predicting(self) -> Iterator[nn.Module]:
-        """The model to predict with: inside, its weights are their running mean if there is one."""
+    def predicting(self) -> Iterator[None]:
+        """Inside, the weights of the models are their running mean if there is one."""
         values, mean = self.optimizer.values, self.optimizer.mean
         kept = None if mean is None else values.clone()
         if mean is not None:
             values.copy_(mean)
-        self.model.eval()
+        self._set_mode(training=False)
         try:
-            yield self.model
+            yield
         finally:
-            self.model.train()
+            self._set_mode(training=True)
             if kept is not None:
                 values.copy_(kept)
+
+    def end(self) -> Sequence[nn.Module]:
+        """The trained models. Their weights leave the optimiser's buffer, so the run is over."""
+        with self.predicting():
+            for parameter in (p for own in self.optimizer.parameters for p in own):
+                parameter.data = parameter.data.clone()
+        for model in self.models:
+            self.team.release(model)
+        self._set_mode(training=False)
+        return self.models
+
+    def _set_mode(self, training: bool) -> None:
+        for model in self.models:
+            model.train(training)
 
     @property
     def full(self) -> bool:
@@ -166,7 +181,11 @@ class Training:
 
     def save(self, folder: str | Path, identity: dict[str, Any]) -> Path:
         """Write a checkpoint, atomically, and remove all but the last two."""
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors = {
+            f"model.{k}.{name}": v
+            for k, model in enumerate(self.models)
+            for name, v in model.state_dict().items()
+        }
         tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
         tensors |= {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
         told = {key: getattr(self, key) for key in KEPT}
@@ -196,8 +215,11 @@ class Training:
         return None
 
     def _restore(self, told: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-        weights = {k.removeprefix("model."): v for k, v in tensors.items() if k[:6] == "model."}
-        self.model.load_state_dict(weights)
+        for k, model in enumerate(self.models):
+            own = f"model.{k}."
+            model.load_state_dict(
+                {name.removeprefix(own): v for name, v in tensors.items() if name.startswith(own)}
+            )
         for name, values in self.optimizer.state():
             values.copy_(tensors[f"optimizer.{name}"])
         for k, generator in enumerate(self.generators):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._functorch import config as functorch
+from torch.func import functional_call
 
 from lno.data import Batch
 from lno.metrics import METRICS
@@ -21,12 +22,12 @@ from lno.training.state import Training
 
 COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
 KEPT_ACTIVATIONS = 0.4  # of what a backward pass needs; the compiler computes the rest again
-Loss = Callable[..., Tensor]
+Model = Callable[..., Tensor]
 
 
-def loss_function(training: Training) -> Loss:
-    """The mean loss of an encoded batch, as the recipe defines it; (k,) for k members."""
-    model, recipe, precision = training.model, training.recipe, training.precision
+def loss_function(training: Training) -> Callable[[Model, Batch], Tensor]:
+    """The mean loss of a model on an encoded batch, as the recipe defines it."""
+    recipe, precision = training.recipe, training.precision
     grid = training.data.grid or ()
     if recipe.gradient and (not grid or training.team.split == "points"):
         raise ValueError(
@@ -45,7 +46,7 @@ def loss_function(training: Training) -> Loss:
     # Made here: a graph cannot be captured while numbers are moved to the device.
     mean, std = (torch.tensor(v, device=training.device) for v in (scale.mean, scale.std))
 
-    def loss(batch: Batch) -> Tensor:
+    def loss(model: Model, batch: Batch) -> Tensor:
         assert batch.y is not None
         if batch.carry is None:
             with half_where_free(precision, batch.u.device):
@@ -68,14 +69,11 @@ def loss_function(training: Training) -> Loss:
         assert target is not None
         if recipe.physical:
             prediction, target = prediction * std + mean, target * std + mean
-        # The samples of all members side by side, each of which has a mean of its own.
-        members, mask = target.shape[:-3], batch.query_mask
-        prediction, target = (v.flatten(0, -3) for v in (prediction, target))
-        value = metric(prediction, target, None if mask is None else mask.flatten(0, -2))
+        value = metric(prediction, target, batch.query_mask)
         if recipe.gradient:
             slopes = (differences(v, grid) for v in (prediction, target))
             value = value + recipe.gradient * metric(*slopes)
-        return value.view(*members, -1).mean(-1)
+        return value.mean()
 
     return loss
 
@@ -96,7 +94,7 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
     return torch.cat(parts, dim=1)
 
 
-def compiled(function: Loss) -> Loss:
+def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
     from torch._inductor import list_options
 
@@ -109,12 +107,13 @@ def compiled(function: Loss) -> Loss:
 
 
 class Step:
-    """One step on an encoded batch, as fast as the device allows.
+    """One step on encoded batches, one for each model, as fast as the device allows.
 
-    On CUDA the loss is compiled where the run is long enough, and the whole step, from the batch to
-    the new weights, is captured as one graph for the first batch of full size and replayed; batches
-    of other shapes run eagerly. Several processes add their gradients up between two halves of it,
-    of which the graph is the first.
+    On CUDA the loss is compiled where the run is long enough, and the whole step, from the batches
+    to the new weights, is captured as one graph for the first batches of full size and replayed;
+    batches of other shapes run eagerly. Each model has a branch of the graph to itself: they run
+    side by side, and do what each would do alone. Several processes add their gradients up between
+    two halves of a step, of which the graph is the first.
     """
 
     def __init__(self, training: Training) -> None:
@@ -123,35 +122,39 @@ class Step:
         self.alone = training.team.size == 1
         # By points, processes talk to each other in the middle of the forward pass.
         self.capturable = self.on_gpu and (self.alone or training.team.split == "samples")
-        self.eager = self.loss = loss_function(training)
+        self.eager = loss_function(training)
+        self.compiled: Callable[..., Tensor] | None = None
         if self.capturable and training.steps >= COMPILE_FROM:
-            self.loss = compiled(self.eager)
+            self.compiled = self._compiled()
+        several = self.on_gpu and len(training.models) > 1
+        self.streams = [torch.cuda.Stream() for _ in training.models] if several else []
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.static: Batch | None = None  # what the graph reads,
+        self.static: list[Batch] = []  # what the graph reads,
         self.numbers = self._numbers().to(training.device)  # of the update, as well,
         self.value = torch.zeros(0)  # and what it writes
 
-    def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
-        """Take the step; returns the loss of each member, a tensor on the device.
+    def __call__(self, batches: Sequence[Batch], weight: float = 1.0) -> Tensor:
+        """Take the step; returns the losses (k,) of all models, on the device.
 
         Args:
-            batch: what this process has to do of it.
+            batches: of each model, what this process has to do of it.
             weight: the share of this process's loss in that of all.
         """
         with matrix_products(self.training.precision):
-            return self._step(batch, weight)
+            return self._step(batches, weight)
 
-    def _step(self, batch: Batch, weight: float) -> Tensor:
+    def _step(self, batches: Sequence[Batch], weight: float) -> Tensor:
         self.numbers.copy_(self._numbers(), non_blocking=True)
         if self.capturable and self.graph is None and self.training.full:
-            self._capture(batch)
-        captured = self.static is not None and _alike(batch, self.static)
-        if self.graph is not None and self.static is not None and captured:
-            _copy(batch, self.static)
+            self._capture(batches)
+        captured = self.graph is not None and all(map(_alike, batches, self.static))
+        if self.graph is not None and captured:
+            for source, target in zip(batches, self.static, strict=True):
+                _copy(source, target)
             self.graph.replay()
             value = self.value.clone()
         else:
-            value = self._differentiate(self.eager if self.on_gpu else self.loss, batch)
+            value = self._differentiate(batches)
         if not self.alone:
             gradient = self.training.optimizer.gradient.mul_(weight)
             self.training.team.total(gradient)
@@ -165,18 +168,40 @@ class Step:
         pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
         return training.optimizer.numbers(training.step, recipe.rate, pace)
 
-    def _differentiate(self, loss: Loss, batch: Batch) -> Tensor:
-        """The loss, its gradient being gathered in the optimiser."""
-        optimizer = self.training.optimizer
-        # Gradients are made anew, so that those of a graph are written, not added to.
-        for parameter in optimizer.parameters:
-            parameter.grad = None
-        if batch.u.shape[-3] == 0:  # fewer samples than processes
-            optimizer.gather()
-            return batch.u.new_zeros(batch.u.shape[:-3])
-        value = loss(batch)
-        value.sum().backward()  # each member's weights see its own loss alone
-        optimizer.gather()
+    def _compiled(self) -> Callable[..., Tensor]:
+        """The loss as a function of weights and batch: compiled once for all models."""
+        model: nn.Module = self.training.models[0]
+
+        def loss(weights: dict[str, Tensor], batch: Batch) -> Tensor:
+            return self.eager(lambda *inputs: functional_call(model, weights, inputs), batch)
+
+        return compiled(loss)
+
+    def _differentiate(self, batches: Sequence[Batch], fast: bool = False) -> Tensor:
+        """The losses (k,), their gradients being gathered in the optimiser."""
+        if not self.streams:
+            return torch.stack([self._one(k, batch, fast) for k, batch in enumerate(batches)])
+        here, values = torch.cuda.current_stream(), []
+        for k, (batch, stream) in enumerate(zip(batches, self.streams, strict=True)):
+            stream.wait_stream(here)
+            with torch.cuda.stream(stream):
+                values.append(self._one(k, batch, fast))
+        for stream in self.streams:
+            here.wait_stream(stream)
+        return torch.stack(values)
+
+    def _one(self, k: int, batch: Batch, fast: bool) -> Tensor:
+        """The loss of the k-th model, its gradient being gathered in the optimiser."""
+        optimizer, model = self.training.optimizer, self.training.models[k]
+        parameters = optimizer.parameters[k]
+        if len(batch) == 0:  # fewer samples than processes
+            optimizer.gather(k, [None] * len(parameters))
+            return batch.u.new_zeros(())
+        if fast and self.compiled is not None:
+            value = self.compiled(dict(model.named_parameters()), batch)
+        else:
+            value = self.eager(model, batch)
+        optimizer.gather(k, torch.autograd.grad(value, parameters, allow_unused=True))
         return value.detach()
 
     def _update(self) -> None:
@@ -185,30 +210,30 @@ class Step:
             optimizer.clip(limit)
         optimizer.update(self.numbers)
 
-    def _capture(self, batch: Batch) -> None:
+    def _capture(self, batches: Sequence[Batch]) -> None:
         start = time.perf_counter()
-        self.static = batch.each(Tensor.clone)
-        # Members keep memory busy as it is: for them, computing again costs more than it is worth.
-        kept = KEPT_ACTIVATIONS if len(self.training.seeds) == 1 else 1.0
+        self.static = [batch.each(Tensor.clone) for batch in batches]
+        # Several models keep a GPU busy: for them, computing again costs more than it is worth.
+        kept = 1.0 if self.streams else KEPT_ACTIVATIONS
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
             try:
                 with functorch.patch(activation_memory_budget=kept):
-                    self._differentiate(self.loss, self.static)
+                    self._differentiate(self.static, fast=True)
             except Exception as error:  # compilers fail in many ways, and none is worth the run
-                if self.loss is self.eager:
+                if self.compiled is None:
                     raise
                 first = str(error).strip().splitlines()[:1]
                 warnings.warn(f"training goes on uncompiled: {first}", stacklevel=2)
-                self.loss = self.eager
+                self.compiled = None
             for _ in range(2):
-                self._differentiate(self.loss, self.static)
+                self._differentiate(self.static, fast=True)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
         # On the same stream, where the libraries have their workspaces already.
         with torch.cuda.graph(self.graph, stream=stream):
-            self.value = self._differentiate(self.loss, self.static)
+            self.value = self._differentiate(self.static, fast=True)
             if self.alone:
                 self._update()
         self.training.compile_seconds += time.perf_counter() - start

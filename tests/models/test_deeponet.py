@@ -3,8 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.func import functional_call, stack_module_state, vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
@@ -179,32 +177,6 @@ def test_positions_alone_are_enough() -> None:
     shared = model(x[:1], u, q[:1])
     assert shared.shape == (3, 40, 3)
     assert close(shared[2], model(x[:1], u[:1], q[:1])[0], 1e-5)
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_models_side_by_side_equal_each_alone(masked: bool) -> None:
-    models, (x, u, q) = [build(seed=k) for k in range(3)], inputs()
-    mask = torch.arange(60) < torch.tensor([60, 23])[:, None] if masked else None
-    weights, buffers = stack_module_state(models)
-
-    def one(weights: dict, u: torch.Tensor) -> torch.Tensor:
-        return functional_call(models[0], (weights, buffers), (x, u, q, mask))
-
-    with sdpa_kernel(SDPBackend.MATH):  # as members are trained
-        together = vmap(one, in_dims=(0, None))(weights, u)
-        each = vmap(one)(weights, torch.stack([u, 2 * u, 3 * u]))
-    for k, model in enumerate(models):
-        assert close(together[k], model(x, u, q, mask), 1e-5)
-        assert close(each[k], model(x, (k + 1) * u, q, mask), 1e-5)
-
-
-def test_samples_with_masks_of_their_own_side_by_side() -> None:
-    model, (x, u, q) = build(), inputs(b=4)
-    mask = torch.arange(60) < torch.tensor([60, 1, 23, 7])[:, None]
-    pairs = [v.unflatten(0, (2, 2)) for v in (x, u, q, mask)]
-    with sdpa_kernel(SDPBackend.MATH):
-        together = vmap(model)(*pairs)
-    assert close(together.flatten(0, 1), model(x, u, q, mask), 1e-5)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.func import functional_call, stack_module_state, vmap
 
 from lno import Spec
 from lno.models.gnot import GNOT, GNOTConfig, LinearAttention, normalised_attention
@@ -259,30 +258,6 @@ def test_equal_experts_are_one_expert() -> None:
     model.load_state_dict(state, strict=False)
     single.load_state_dict({k: v for k, v in state.items() if k in single.state_dict()})
     assert close(model(x, u, q), single(x, u, q), 1e-5)
-
-
-@FORMS
-@pytest.mark.parametrize("masked", [False, True])
-def test_models_side_by_side_equal_each_alone(config: GNOTConfig, masked: bool) -> None:
-    models, (x, u, q) = [build(config, seed=k) for k in range(3)], inputs()
-    mask = torch.arange(60) < torch.tensor([60, 23])[:, None] if masked else None
-    weights, buffers = stack_module_state(models)
-
-    def one(weights: dict, u: torch.Tensor) -> torch.Tensor:
-        return functional_call(models[0], (weights, buffers), (x, u, q, mask))
-
-    together = vmap(one, in_dims=(0, None))(weights, u)
-    each = vmap(one)(weights, torch.stack([u, 2 * u, 3 * u]))
-    for k, model in enumerate(models):
-        assert close(together[k], model(x, u, q, mask), 1e-5)
-        assert close(each[k], model(x, (k + 1) * u, q, mask), 1e-5)
-
-
-def test_samples_with_masks_of_their_own_side_by_side() -> None:
-    model, (x, u, q) = build(), inputs(b=4)
-    mask = torch.arange(60) < torch.tensor([60, 1, 23, 7])[:, None]
-    pairs = [v.unflatten(0, (2, 2)) for v in (x, u, q, mask)]
-    assert close(vmap(model)(*pairs).flatten(0, 1), model(x, u, q, mask), 1e-5)
 
 
 @FORMS

@@ -88,23 +88,6 @@ def value_and_gradient(model: LNO, predict: Callable[[], torch.Tensor]) -> list[
     return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
-def test_many_models_at_once_go_through_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys, rows, values = draw(3, 1, 9, 4), draw(3, 5, 4), draw(3, 2, 9, 4)
-    bias, z = draw(3, 5), draw(3, 2, 5, 4)
-
-    def both(k: torch.Tensor, r: torch.Tensor, b: torch.Tensor, v: torch.Tensor, z: torch.Tensor):
-        scores = Factored(k, r, b)
-        return pool(scores, v).mean(), read(scores, z)
-
-    inputs = (keys, rows, bias, values, z)
-    together = torch.func.vmap(both)(*inputs)
-    alone = [torch.stack(v) for v in zip(*(both(*a) for a in zip(*inputs)))]  # noqa: B905
-    for a, b in zip(together, alone, strict=True):
-        torch.testing.assert_close(a, b)
-        got, expected = (torch.autograd.grad(v.square().sum(), (keys, rows)) for v in (a, b))
-        torch.testing.assert_close(got, expected)
-
-
 def test_the_matrix_is_written_out_where_it_is_small_and_never_where_it_is_large(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

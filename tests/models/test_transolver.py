@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch.func import functional_call, stack_module_state, vmap
 
 from lno import Spec
 from lno.models.transolver import Transolver, TransolverConfig, reference_distances
+from lno.training.precision import matrix_products
 
 FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 GRID = (6, 5)
@@ -267,21 +267,6 @@ def test_shared_positions_equal_repeated_ones_in_value_and_gradient(
 
 
 @FORMS
-def test_models_side_by_side_equal_each_alone(config: TransolverConfig) -> None:
-    models, (x, u) = [build(config, seed=k) for k in range(3)], inputs()
-    weights, buffers = stack_module_state(models)
-
-    def one(weights: dict, x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        return functional_call(models[0], (weights, buffers), (x, u, x))
-
-    together = vmap(one, in_dims=(0, None, None))(weights, x, u)
-    each = vmap(one)(weights, torch.stack([x] * 3), torch.stack([u, 2 * u, 3 * u]))
-    for k, model in enumerate(models):
-        assert close(together[k], model(x, u, x), 1e-5)
-        assert close(each[k], model(x, (k + 1) * u, x), 1e-5)
-
-
-@FORMS
 def test_one_graph_holds_the_whole_model(config: TransolverConfig) -> None:
     model, (x, u) = build(config), inputs()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -390,4 +375,5 @@ def test_gpu_equals_cpu(config: TransolverConfig) -> None:
     model, (x, u) = build(config), inputs()
     expected = model(x, u, x)
     model, x, u = model.cuda(), x.cuda(), u.cuda()
-    assert close(model(x, u, x).cpu(), expected, 1e-4)
+    with matrix_products("fp32"):  # torch's own default takes convolutions in tf32
+        assert close(model(x, u, x).cpu(), expected, 1e-4)

@@ -50,12 +50,12 @@ def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor
     data = Fields(np.zeros((3, 2)), np.zeros((4, 3, 1)), y=np.zeros((4, 3, 1)))
     recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0)
     scale = task.normalizers(data)
-    training = Training(model, task, scale, recipe, data, None, cpu, 0, "fp32", join(split, cpu))
+    training = Training([model], task, scale, recipe, data, None, cpu, 0, "fp32", join(split, cpu))
     step = Step(training)
     losses = []
     for batch in batches(kind):
         mine = training.team.share(batch)
-        losses.append(float(step(mine, training.team.weight(batch, mine))))
+        losses.append(float(step([mine], training.team.weight(batch, mine))))
         training.step += 1
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 

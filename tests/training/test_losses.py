@@ -16,7 +16,7 @@ from lno.problems.make import make
 from lno.problems.ns2d import flow_symmetries
 from lno.tasks import Steady
 from lno.training.distributed import Team
-from lno.training.loop import next_batch
+from lno.training.loop import next_batches
 from lno.training.samples import Samples
 from lno.training.state import Training
 from lno.training.step import differences, loss_function
@@ -95,15 +95,15 @@ def test_the_loss_of_an_exact_completion_counts_the_model_alone_and_through_its_
     model = LNO(Spec(2, 1, 1), LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1))
     recipe = Recipe(batch=3, queries=15, through=0.25)
     device = torch.device("cpu")
-    training = Training(model, task, scale, recipe, task.prepare(data), None, device, 0)
-    batch, _ = next_batch(training, Samples(training.data, scale, device))
+    training = Training([model], task, scale, recipe, task.prepare(data), None, device, 0)
+    [batch], _ = next_batches(training, Samples(training.data, scale, device))
     assert batch.x_query.shape == (1, 15, 2)
     alone = model(batch.x, batch.u, batch.x_query, batch.mask)
     missed = batch.u - model(batch.x, batch.u, batch.x, batch.mask)
     through = alone + interpolate(batch.x, missed.detach(), batch.x_query, batch.mask)
     a, b = (relative_l2(p, batch.y).mean() for p in (alone, through))
     expected = 0.75 * a + 0.25 * b
-    loss = loss_function(training)(batch)
+    loss = loss_function(training)(model, batch)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
     loss.backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())

@@ -15,8 +15,7 @@ from lno.data.symmetry import square
 from lno.models import LNO, LNOConfig
 from lno.models import lno as definition
 from lno.training import step as steps
-from lno.training.loop import next_batch
-from lno.training.members import LinearInParts, Members, models_of
+from lno.training.loop import next_batches
 from lno.training.samples import Samples
 from lno.training.state import Training
 
@@ -68,29 +67,27 @@ def test_each_member_is_the_model_of_its_seed(case: str, monkeypatch: pytest.Mon
         return made
 
     def trained(members: list[LNO], seed: int) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        model = Members(members) if len(members) > 1 else members[0]
         chosen = replace(recipe, epochs=7, batch=3)
         device = torch.device("cpu")
         training = Training(
-            model, task, scale, chosen, data, None, device, seed, symmetries=symmetries
+            members, task, scale, chosen, data, None, device, seed, symmetries=symmetries
         )
         step, samples = steps.Step(training), Samples(data, scale, device)
         losses = []
         for _ in range(20):
-            batch, weight = next_batch(training, samples)
-            losses.append(step(double(batch), weight))
+            batches, weight = next_batches(training, samples)
+            losses.append(step([double(batch) for batch in batches], weight))
             training.step += 1
-        with training.predicting() as predicts:
-            weights = [
-                torch.cat([p.detach().flatten() for p in m.parameters()])
-                for m in models_of(predicts)
-            ]
+        weights = [
+            torch.cat([p.detach().flatten() for p in model.parameters()])
+            for model in training.end()
+        ]
         return torch.stack(losses), weights
 
     losses, together = trained(models(K, 5), 5)
     for k in range(K):
         expected, [alone] = trained(models(1, 5 + k), 5 + k)
-        torch.testing.assert_close(losses[:, k], expected, rtol=1e-8, atol=0)
+        torch.testing.assert_close(losses[:, k : k + 1], expected, rtol=1e-8, atol=0)
         assert (together[k] - alone).abs().max() < 1e-8
     assert (together[0] - together[1]).abs().max() > 1e-2
 
@@ -148,14 +145,3 @@ def test_a_member_that_diverges_is_named(line_fields: Fields) -> None:
 def test_the_number_of_members_is_checked(line_fields: Fields) -> None:
     with pytest.raises(ValueError, match="members must be a whole number from 1 to 1024, got 0"):
         Operator.fit(line_fields, members=0)
-
-
-def test_a_layer_in_parts_is_the_layer() -> None:
-    torch.manual_seed(0)
-    layer = LinearInParts(3, 2).double()
-    for rows in (1, 2 * 2048, 3 * 1999, 2 * 104729):  # the last is twice a prime: whole
-        v = torch.randn(rows, 3, dtype=torch.float64, requires_grad=True)
-        whole = torch.nn.functional.linear(v, layer.weight, layer.bias)
-        torch.testing.assert_close(layer(v), whole)
-        a, b = (torch.autograd.grad(y.sin().sum(), (v, layer.weight)) for y in (layer(v), whole))
-        torch.testing.assert_close(a, b)

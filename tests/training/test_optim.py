@@ -25,13 +25,17 @@ def differentiate(model: nn.Module, step: int) -> None:
     (model(x) - x[:, :1].sin()).square().mean().backward()
 
 
+def gather(optimizer: Optimizer) -> None:
+    optimizer.gather(0, [p.grad for p in optimizer.parameters[0]])
+
+
 @pytest.mark.parametrize("name", ["adamw", "adam"])
 @pytest.mark.parametrize("decay_all", [True, False])
 def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> None:
     """With a beta that moves, as in the paper's recipe."""
     ours, theirs = network(dtype=torch.float64), network(dtype=torch.float64)
     rule = OPTIMIZERS[name]
-    optimizer = Optimizer(ours, rule, 0.1, decay_all, square_beta=0.97)
+    optimizer = Optimizer([ours], rule, 0.1, decay_all, square_beta=0.97)
     groups = [
         {"params": [p for p in theirs.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {
@@ -46,7 +50,7 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
         for group in torchs.param_groups:
             group.update(lr=1e-2 * pace.rate, betas=(pace.beta, 0.97))
         differentiate(ours, step)
-        optimizer.gather()
+        gather(optimizer)
         optimizer.update(optimizer.numbers(step, 1e-2, pace))
         differentiate(theirs, step)
         torchs.step()
@@ -56,7 +60,7 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
 
 def test_muon_is_torchs_for_matrices_and_adamw_for_the_rest() -> None:
     ours, theirs = network(), network()
-    optimizer = Optimizer(ours, OPTIMIZERS["muon"], 0.1)
+    optimizer = Optimizer([ours], OPTIMIZERS["muon"], 0.1)
     matrices = [p for p in theirs.parameters() if p.ndim == 2 and min(p.shape) > 16]
     assert len(matrices) == 2
     rest = [p for p in theirs.parameters() if all(p is not q for q in matrices)]
@@ -68,7 +72,7 @@ def test_muon_is_torchs_for_matrices_and_adamw_for_the_rest() -> None:
     for step in range(8):
         for model in (ours, theirs):
             differentiate(model, step)
-        optimizer.gather()
+        gather(optimizer)
         optimizer.update(optimizer.numbers(step, 1e-3, Pace(1.0)))
         for each in torchs:
             each.step()
@@ -85,26 +89,26 @@ def test_orthogonal_brings_singular_values_near_one() -> None:
 
 def test_clipping_is_torchs() -> None:
     ours, theirs = network(), network()
-    optimizer = Optimizer(ours, OPTIMIZERS["adamw"])
+    optimizer = Optimizer([ours], OPTIMIZERS["adamw"])
     for limit in (1e-3, 1e3):
         for model in (ours, theirs):
             differentiate(model, 0)
-        optimizer.gather()
+        gather(optimizer)
         optimizer.clip(limit)
         nn.utils.clip_grad_norm_(theirs.parameters(), limit)
-        for p, g in zip(optimizer.parameters, optimizer.gradients, strict=True):
+        for p, g in zip(optimizer.parameters[0], optimizer.gradients[0], strict=True):
             name = next(n for n, q in ours.named_parameters() if q is p)
             torch.testing.assert_close(g, theirs.get_parameter(name).grad)
 
 
 def test_a_parameter_without_a_gradient_stays() -> None:
     model = network()
-    optimizer = Optimizer(model, Rule())
+    optimizer = Optimizer([model], Rule())
     before = model[0].weight.detach().clone()
     differentiate(model, 0)
-    optimizer.gather()
+    gather(optimizer)
     model[0].weight.grad = None
-    optimizer.gather()
+    gather(optimizer)
     optimizer.update(optimizer.numbers(0, 1e-2, Pace(1.0)))
     assert torch.equal(model[0].weight, before)
     assert not torch.equal(model[4].weight, network()[4].weight)

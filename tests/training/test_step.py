@@ -60,6 +60,7 @@ def test_precision_is_a_policy() -> None:
     for name in PRECISIONS:
         with matrix_products(name), half_where_free(name, cpu):
             assert torch.is_autocast_enabled("cpu") == (name == "mixed")
+            assert torch.backends.cudnn.allow_tf32 == (name != "fp32")
         assert torch.get_float32_matmul_precision() == before
 
 
@@ -92,6 +93,21 @@ def test_a_captured_step_is_the_eager_one(
     assert (weights(captured) - weights(on_cpu)).abs().max() < 1e-3
     a, b = (o.provenance["curve"] for o in (captured, on_cpu))
     assert [r["loss"] for r in a] == pytest.approx([r["loss"] for r in b], rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_captured_members_are_what_each_is_alone(
+    compiled: bool, line_fields: Fields, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if compiled:
+        monkeypatch.setattr(steps, "COMPILE_FROM", 1)
+    recipe = Recipe(epochs=5, batch=8, clip=1.0, ema=0.9, optimizer="muon")
+    keys = {"device": "cuda", "precision": "fp32", "recipe": recipe, "epochs": None}
+    together = fit(line_fields, members=3, seed=4, **keys)
+    for k in range(3):
+        alone = fit(line_fields, seed=4 + k, **keys)
+        assert (weights(together.member(k)) - weights(alone)).abs().max() < 1e-3
 
 
 @pytest.mark.gpu
