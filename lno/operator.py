@@ -131,7 +131,7 @@ class Operator:
             split: what processes under torchrun share out: "samples" of a batch, or "points" of a
                 sample.
             symmetries: of the problem, like `Darcy.symmetries`: training sees random images of the
-                samples under them. For data on one square grid.
+                samples under them. For data on one grid of two axes.
             tensorboard: write the learning curve into `folder`/tensorboard as well.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says

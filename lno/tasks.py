@@ -220,13 +220,13 @@ class Completion(Steady):
         real = torch.ones(b, q, dtype=torch.bool)
         if batch.query_mask is not None:
             real = batch.query_mask.cpu()
-        # Drawn on the CPU: the same seed observes the same points on every device.
-        index, mask = self.pattern.draw(real, grid, generator)
-        complete = bool(mask.all())
-        index, mask = index.to(batch.y.device), mask.to(batch.y.device)
+        # Decided on the CPU: the same seed observes the same points on every device.
+        where = batch.y.device
+        index, counted = self.pattern.draw(real, grid, generator, where)
+        mask = None if counted.all() else counted.to(where, non_blocking=True)
         x = batch.x_query.expand(b, -1, -1)
         x, u = (v.gather(1, index[..., None].expand(-1, -1, v.shape[-1])) for v in (x, batch.y))
-        return replace(batch, x=x, u=u, mask=None if complete else mask)
+        return replace(batch, x=x, u=u, mask=mask)
 
     def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
         """The model's answer, through the observations if it is to be exact there."""

@@ -21,9 +21,13 @@ class Pattern(Protocol):
     """Chooses which points of a field are observed."""
 
     def draw(
-        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+        self,
+        real: Bool[Tensor, "b n"],
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        device: torch.device | None = None,
     ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
-        """Indices of observed points, and which of them are real."""
+        """Indices of observed points, on a device, and which of them are real, on the CPU."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,13 @@ class RandomRatio:
             require_range("RandomRatio.high", self.high, self.low, 1.0)
 
     def draw(
-        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+        self,
+        real: Bool[Tensor, "b n"],
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        device: torch.device | None = None,
     ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
-        """Indices of observed points, and which of them are real."""
+        """Indices of observed points, on a device, and which of them are real, on the CPU."""
         b, n = real.shape
         low, high = math.log(self.low), math.log(self.high or self.low)
         ratio = torch.exp(low + (high - low) * torch.rand(b, generator=generator))
@@ -57,9 +65,9 @@ class RandomRatio:
         count = (ratio * points).round().long().clamp(min=1)
         # The largest of random keys are a random subset; its size is fixed by the pattern alone, so
         # that every step has the same shapes.
-        keys = torch.rand(b, n, generator=generator).masked_fill(~real, -1.0)
+        keys = torch.rand(b, n, generator=generator).masked_fill_(~real, -1.0)
         k = max(1, round((self.high or self.low) * n))
-        index = keys.topk(k, dim=1).indices
+        index = keys.to(device).topk(k, dim=1).indices  # where it is fast
         return index, torch.arange(k) < torch.minimum(count, points)[:, None]
 
 
@@ -79,9 +87,13 @@ class Intervals:
             require_count(f"Intervals.steps[{k}]", step, 10**6)
 
     def draw(
-        self, real: Bool[Tensor, "b n"], grid: tuple[int, ...] | None, generator: torch.Generator
+        self,
+        real: Bool[Tensor, "b n"],
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        device: torch.device | None = None,
     ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
-        """Indices of observed points, and which of them are real."""
+        """Indices of observed points, on a device, and which of them are real, on the CPU."""
         if grid is None or len(grid) != len(self.steps):
             raise ValueError(
                 f"Intervals({self.steps}) observes a grid of {len(self.steps)} axes, but the data "
@@ -89,7 +101,7 @@ class Intervals:
             )
         every = tuple(slice(None, None, step) for step in self.steps)
         index = torch.arange(math.prod(grid)).view(grid)[every].flatten().expand(len(real), -1)
-        return index, torch.ones_like(index, dtype=torch.bool)
+        return index.to(device), torch.ones(index.shape, dtype=torch.bool)
 
 
 PATTERNS: dict[str, type] = {"random_ratio": RandomRatio, "intervals": Intervals}

@@ -1,4 +1,4 @@
-"""Symmetries of a problem: maps of functions on a square that take solutions to solutions."""
+"""Symmetries of a problem: maps of functions on a rectangle that take solutions to solutions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lno.data import columns
 from lno.data.batch import Batch
+from lno.data.fields import Fields
 from lno.data.normalize import Normalizers
 
 Grid = TypeVar("Grid", np.ndarray, Tensor)
@@ -21,16 +23,17 @@ Shift = tuple[Fraction | int, Fraction | int]
 
 @dataclass(frozen=True)
 class Symmetry:
-    """The map (g w)(x) = sign · w(M x + shift) of functions on the unit square, applied to grids.
+    """The map (g w)(x) = sign · w(M x + shift) of functions on a rectangle, applied to grids.
 
     Args:
         name: what it does, in words.
         matrix: M, a signed permutation of the two coordinates.
-        shift: in units of the side of the square.
+        shift: in units of the sides.
         sign: 1, or −1 for values that change sign with it.
-        periodic: the grid has the points i/n of a torus; otherwise i/(n−1), both ends included.
+        periodic: the grid has the points i/n of a torus, at least along the axes that are moved;
+            otherwise i/(n−1), both ends included.
 
-    Called with values u and y of shape (..., n, n, c), arrays or tensors, it gives the values of
+    Called with values u and y of shape (..., n, m, c), arrays or tensors, it gives the values of
     the mapped sample. `g @ h` is g after h.
 
     >>> turn = Symmetry("turn", ((0, 1), (-1, 0)), (0, 1))
@@ -63,21 +66,26 @@ class Symmetry:
         )
 
     def _map(self, w: Grid) -> Grid:
-        i, j = self._source(w.shape[-2])
+        i, j = self.source(w.shape[-3:-1])
         return w[..., i, j, :] * self.sign
 
-    def _source(self, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """For each point of the grid, the indices of the point whose value it gets."""
-        cells = n if self.periodic else n - 1
-        shift = [Fraction(s) * cells for s in self.shift]
+    def source(self, grid: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """For each point of a grid (n, m), the indices of the point whose value it gets."""
+        n, m = grid
+        if n != m and self.matrix[0][0] == 0:
+            raise ValueError(f"{self.name}: expected a square grid, got {n} × {m}")
+        shift = [
+            Fraction(s) * (size if self.periodic else size - 1)
+            for s, size in zip(self.shift, grid, strict=True)
+        ]
         if any(s.denominator > 1 for s in shift):
             raise ValueError(
                 f"{self.name}: expected a grid with points {' and '.join(map(str, self.shift))} "
-                f"of its side apart, got {n} × {n}"
+                f"of its side apart, got {n} × {m}"
             )
-        index = np.einsum("ab,bij->aij", self.matrix, np.indices((n, n)))
+        index = np.einsum("ab,bij->aij", self.matrix, np.indices((n, m)))
         i, j = (row + int(s) for row, s in zip(index, shift, strict=True))
-        return (i % n, j % n) if self.periodic else (i, j)
+        return (i % n, j % m) if self.periodic else (i, j)
 
 
 def square() -> tuple[Symmetry, ...]:
@@ -99,38 +107,44 @@ def square() -> tuple[Symmetry, ...]:
 
 
 class Orbit:
-    """Random symmetries for encoded batches on a grid: every sample is replaced by an image of it.
+    """Random symmetries for encoded batches: every sample is replaced by an image of it.
 
     Args:
         symmetries: of the problem; the identity among them.
-        grid: the shape (n, n) of the points.
+        data: what batches are taken from. Answers are at the points of a grid; observations are at
+            some of them, which the symmetries map onto each other.
         normalizers: of the data, since a change of sign is one of physical values.
 
-    >>> from lno.data.normalize import Coordinates, Normalizers, Standardizer
-    >>> same = Standardizer.identity(1)
-    >>> scale = Normalizers(Coordinates(Standardizer.identity(2), (None, None)), same, same)
-    >>> orbit = Orbit(square(), (3, 3), scale)
-    >>> x = torch.zeros(1, 9, 2)
-    >>> u = torch.arange(9.0).reshape(1, 9, 1)
-    >>> image = orbit.draw(Batch(x, u, x, u), torch.Generator().manual_seed(1))
+    >>> from lno.data.normalize import Normalizers
+    >>> side = np.linspace(0, 1, 3)
+    >>> x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(9, 2)
+    >>> data = Fields(x, np.arange(9.0).reshape(1, 9, 1), y=np.ones((1, 9, 1)), grid=(3, 3))
+    >>> orbit = Orbit(square(), data, Normalizers.fit(data))
+    >>> image = orbit.draw(data.batch([0]), torch.Generator().manual_seed(1))
     >>> image.u.flatten().tolist()
     [2.0, 5.0, 8.0, 1.0, 4.0, 7.0, 0.0, 3.0, 6.0]
     """
 
     def __init__(
-        self, symmetries: Sequence[Symmetry], grid: tuple[int, ...] | None, normalizers: Normalizers
+        self, symmetries: Sequence[Symmetry], data: Fields, normalizers: Normalizers
     ) -> None:
-        if grid is None or len(grid) != 2 or grid[0] != grid[1]:
-            raise ValueError(f"symmetries act on data on a square grid, these have the grid {grid}")
+        grid = data.grid
+        if grid is None or len(grid) != 2:
+            raise ValueError(
+                f"symmetries act on data on a grid of two axes, these have the grid {grid}"
+            )
         if not symmetries:
             raise ValueError("expected at least one symmetry")
-        points = np.arange(grid[0] * grid[1]).reshape(*grid, 1)
-        self.source = torch.stack(
-            [
-                torch.from_numpy(g(points + 1, points)[0].reshape(-1) * g.sign - 1)
-                for g in symmetries
-            ]
+        if not columns.is_shared(data.x) or not columns.is_shared(data.x_query):
+            raise ValueError("symmetries act on samples that share their points")
+        source = np.stack(
+            [np.ravel_multi_index(g.source(grid), grid).reshape(-1) for g in symmetries]
         )
+        observed = source
+        if not data.same_points and data.spec.in_channels:
+            observed = _among(np.asarray(data.x), np.asarray(data.x_query), source)
+        # For each symmetry and each point, the point whose value it gets: of u, and of y.
+        self.source = [torch.from_numpy(s) for s in (observed, source)]
         self.sign = torch.tensor([float(g.sign) for g in symmetries])
         # −v encodes to −(e + c) − c with c = mean/std, if v encodes to e.
         self.centre = [
@@ -139,17 +153,39 @@ class Orbit:
 
     def draw(self, batch: Batch, generator: torch.Generator) -> Batch:
         """The batch with a random symmetry applied to each of its samples."""
-        if batch.x_query is not batch.x or len(batch.x) != 1 or batch.mask is not None:
-            raise ValueError("symmetries act on data that observe and ask for one shared grid")
-        chosen = torch.randint(len(self.source), (len(batch),), generator=generator)
-        source = self.source[chosen].to(batch.u.device)[..., None]
-        sign = self.sign[chosen].to(batch.u)[:, None, None]
+        assert batch.y is not None
+        where = batch.y.device
+        self.source = [s.to(where) for s in self.source]
+        chosen = torch.randint(len(self.sign), (len(batch),), generator=generator)
+        sign = self.sign[chosen].to(batch.y)[:, None, None]
+        chosen = chosen.to(where)
 
-        def image(values: Tensor, centre: Tensor) -> Tensor:
+        def image(values: Tensor, source: Tensor, centre: Tensor) -> Tensor:
+            if values.shape[-1] == 0:  # observations are still to be drawn
+                return values
             c = centre.to(values)
-            moved = values.gather(1, source.expand(-1, -1, values.shape[-1]))
+            moved = values.gather(1, source[chosen][..., None].expand(values.shape))
             return sign * (moved + c) - c
 
-        assert batch.y is not None
-        u, y = (image(v, c) for v, c in zip((batch.u, batch.y), self.centre, strict=True))
+        u, y = map(image, (batch.u, batch.y), self.source, self.centre)
         return replace(batch, u=u, y=y)
+
+
+def _among(x: np.ndarray, x_query: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """Of some of the points, which of them gets whose value, given that of all points.
+
+    Args:
+        x: some of the points, (n, d).
+        x_query: all of them, (q, d).
+        source: for each of all points, the one whose value it gets, (symmetries, q).
+    """
+    place = {point.tobytes(): k for k, point in enumerate(x_query)}
+    chosen = np.array([place.get(point.tobytes(), -1) for point in x])
+    if (chosen < 0).any():
+        raise ValueError("symmetries act on observations at points where answers are given")
+    back = np.full(len(x_query), -1)
+    back[chosen] = np.arange(len(x))
+    moved = back[source[:, chosen]]
+    if (moved < 0).any():
+        raise ValueError("these symmetries move observed points to others that are not observed")
+    return moved

@@ -85,7 +85,7 @@ def evaluate(
 
 
 def symmetries_of(problem: str) -> tuple[Symmetry, ...]:
-    """The symmetries of a problem, for data on a square grid."""
+    """The symmetries of a problem, for data on a grid."""
     return getattr(PROBLEMS[problem], "symmetries", ())
 
 

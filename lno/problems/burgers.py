@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,9 +23,28 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import Fields
+from lno.data.symmetry import Symmetry
 from lno.problems.numerics.samples import solve_samples
 
 MODES = 40  # the variance of mode 40 is 1e-60
+
+
+def wave_symmetries(n: int) -> tuple[Symmetry, ...]:
+    """The 2n symmetries of waves on a circle, by n shifts: translate, or reverse x and u.
+
+    If u(t, x) solves the equation, so do u(t, x + s) and −u(t, s − x), and random initial values
+    are as likely as their images.
+
+    >>> [g.name for g in wave_symmetries(16)[:3]]
+    ['translate 0', 'reverse after translate 0', 'translate 1/16']
+    """
+    reverse = Symmetry("reverse", ((1, 0), (0, -1)), (0, 0), sign=-1, periodic=True)
+    found = []
+    for k in range(n):
+        shift = Fraction(k, n)
+        translate = Symmetry(f"translate {shift}", ((1, 0), (0, 1)), (0, shift), periodic=True)
+        found += [translate, reverse @ translate]
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -43,6 +63,7 @@ class Burgers:
     grid: int = 128
     viscosity: float = 0.01
 
+    symmetries: ClassVar[tuple[Symmetry, ...]] = wave_symmetries(16)
     name: ClassVar[str] = "burgers"
     batch: ClassVar[int] = 512
 

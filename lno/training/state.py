@@ -102,7 +102,7 @@ class Training:
             self.team.prepare(model)
         self.orbit: Orbit | None = None
         if self.symmetries:
-            self.orbit = Orbit(self.symmetries, self.data.grid, self.normalizers)
+            self.orbit = Orbit(self.symmetries, self.data, self.normalizers)
         self.seeds = range(self.seed, self.seed + len(self.models))
         self.generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples

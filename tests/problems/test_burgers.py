@@ -5,8 +5,9 @@ import pytest
 import torch
 from scipy.special import iv
 
+from lno.data.symmetry import Symmetry
 from lno.problems import Burgers
-from lno.problems.burgers import MODES, etdrk4, initial_value
+from lno.problems.burgers import MODES, etdrk4, initial_value, wave_symmetries
 from lno.problems.make import generator, make
 
 
@@ -90,3 +91,14 @@ def test_a_finer_grid_holds_the_same_solution() -> None:
 def test_impossible_parameters_are_errors(keys: dict) -> None:
     with pytest.raises(ValueError, match="must be"):
         Burgers(**keys)
+
+
+@pytest.mark.parametrize("symmetry", wave_symmetries(4), ids=lambda g: g.name)
+def test_symmetries_map_solutions_to_solutions(symmetry: Symmetry) -> None:
+    x = torch.arange(512).double() / 512
+    start = initial_value(torch.from_numpy(Burgers().draw(generator(0, 1))[None]), x)
+    film = etdrk4(start, 0.01, 9, 190)
+    mapped, _ = symmetry(film[..., None], film[..., None])
+    again = etdrk4(mapped[:, 0, :, 0], 0.01, 9, 190)
+    assert (again - mapped[..., 0]).abs().max() < 1e-9
+    assert (mapped[..., 0] - film).norm() > 0.1 * film.norm() or symmetry.name == "translate 0"

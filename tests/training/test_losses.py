@@ -8,13 +8,14 @@ import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe, Spec
 from lno.data.interpolate import interpolate
+from lno.data.observe import Window
 from lno.data.symmetry import Orbit, Symmetry, square
 from lno.metrics import relative_l2
 from lno.models import LNO, LNOConfig
-from lno.problems import Darcy
+from lno.problems import Burgers, Darcy
 from lno.problems.make import make
 from lno.problems.ns2d import flow_symmetries
-from lno.tasks import Steady
+from lno.tasks import Propagation, Steady
 from lno.training.distributed import Team
 from lno.training.loop import next_batches
 from lno.training.samples import Samples
@@ -32,7 +33,7 @@ def darcy() -> Fields:
 def images(symmetries: tuple[Symmetry, ...], data: Fields, draws: int = 60) -> set[int]:
     """Draw images of the samples, check each against its symmetry, and tell which were drawn."""
     scale = Steady().normalizers(data)
-    orbit, generator = Orbit(symmetries, data.grid, scale), torch.Generator().manual_seed(0)
+    orbit, generator = Orbit(symmetries, data, scale), torch.Generator().manual_seed(0)
     batch, seen = scale.encode(data.batch([0, 1])), set()
     u, y = (np.asarray(v).reshape(-1, *data.grid, v.shape[-1])[:2] for v in (data.u, data.y))
     for _ in range(draws):
@@ -64,6 +65,49 @@ def test_signs_change_physical_values_not_encoded_ones() -> None:
     assert len(images(flow_symmetries(8), data)) > 16
 
 
+def test_what_is_observed_moves_with_the_answers() -> None:
+    """A propagator sees a part of the field: both are those of one and the same image."""
+    data = make(Burgers(grid=32), 3, seed=0)
+    task, window = Propagation(Window("t", 0.25, 0.75)), slice(8, 24)
+    prepared = task.prepare(data)
+    scale = task.normalizers(prepared)
+    orbit = Orbit(Burgers.symmetries, prepared, scale)
+    batch, generator = scale.encode(prepared.batch([0, 1, 2])), torch.Generator().manual_seed(0)
+    seen = set()
+    for _ in range(20):
+        drawn = orbit.draw(batch, generator)
+        for k in range(3):
+            field = scale.y.decode(drawn.y[k]).view(32, 32)
+            observed = scale.u.decode(drawn.u[k]).view(16, 32)
+            assert torch.equal(field[window], observed)
+            seen.add(round(float(field.sum()), 3) > 0)
+    assert seen == {True, False}, "of both signs"
+    turn = Symmetry("turn", ((0, 1), (-1, 0)), (0, 1))
+    with pytest.raises(ValueError, match="move observed points to others that are not observed"):
+        Orbit([turn], prepared, scale)
+    with pytest.raises(ValueError, match="turn: expected a square grid, got 16 × 32"):
+        Orbit([turn], Completion(RandomRatio(0.1), task.window).prepare(data), scale)
+
+
+def test_completions_are_drawn_from_images_of_the_fields() -> None:
+    data = make(Burgers(grid=32), 3, seed=0)
+    task = Completion(RandomRatio(0.05), Window("t", 0.25, 0.75))
+    prepared = task.prepare(data)
+    scale = task.normalizers(prepared)
+    batch = scale.encode(prepared.batch([0, 1, 2]))
+    generator = torch.Generator().manual_seed(0)
+    image = Orbit(Burgers.symmetries, prepared, scale).draw(batch, generator)
+    observed = task.observe(image, prepared.grid, generator)
+    for k in range(3):
+        at = (observed.x[k][:, None] == image.x_query[0]).all(-1).nonzero()[:, 1]
+        assert torch.equal(observed.u[k], image.y[k][at])
+    keys = {"task": task, "epochs": 1, "config": SMALL, "progress": False, "device": "cpu"}
+    trained = Operator.fit(data, symmetries=Burgers.symmetries, **keys)
+    plain = Operator.fit(data, **keys)
+    losses = [op.provenance["curve"][-1]["loss"] for op in (trained, plain)]
+    assert losses[0] != losses[1]
+
+
 def test_training_on_symmetries_resumes_and_helps(darcy: Fields, tmp_path: Path) -> None:
     keys = {"recipe": Recipe(epochs=3), "config": SMALL, "progress": False, "device": "cpu"}
     keys |= {"symmetries": Darcy.symmetries}
@@ -77,12 +121,12 @@ def test_training_on_symmetries_resumes_and_helps(darcy: Fields, tmp_path: Path)
     assert not np.array_equal(plain.predict(darcy), whole.predict(darcy))
 
 
-def test_symmetries_need_one_square_grid(darcy: Fields) -> None:
+def test_symmetries_need_one_grid(darcy: Fields) -> None:
     keys = {"epochs": 1, "config": SMALL, "progress": False, "symmetries": Darcy.symmetries}
-    with pytest.raises(ValueError, match="square grid, these have the grid None"):
+    with pytest.raises(ValueError, match="two axes, these have the grid None"):
         Operator.fit(Fields(darcy.x, darcy.u, y=darcy.y), **keys)
     apart = Fields(darcy.x, darcy.u, np.asarray(darcy.x) / 2, darcy.y, grid=darcy.grid)
-    with pytest.raises(ValueError, match="one shared grid"):
+    with pytest.raises(ValueError, match="at points where answers are given"):
         Operator.fit(apart, **keys)
 
 
