@@ -265,11 +265,17 @@ class Operator:
             batch = task.observe(prepared.batch(index), prepared.grid, generator)
             yield batch, self._apply(batch)
 
-    def save(self, path: str | Path) -> None:
-        """Write one `.safetensors` file that holds everything, atomically."""
+    def save(self, path: str | Path, *, half: bool = False) -> None:
+        """Write one `.safetensors` file that holds everything, atomically.
+
+        Args:
+            path: the file.
+            half: store the weights in float16, in half the space; they are computed with in
+                float32. Look at the error of what `load` gives before you rely on it.
+        """
         from lno import operator_file
 
-        operator_file.save(self, path)
+        operator_file.save(self, path, half)
 
     @staticmethod
     def load(path: str | Path, device: str = "auto") -> Operator:

@@ -28,7 +28,7 @@ KEY, VERSION = "lno.operator", 1  # one key: a second one would make the bytes o
 KIND = "a model file (safetensors) written by lno"
 
 
-def save(operator: Operator, path: str | Path) -> None:
+def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     """Write `operator`; `path` keeps its old content until the new one is whole."""
     scale = operator.normalizers
     members = len(operator.members)
@@ -52,6 +52,9 @@ def save(operator: Operator, path: str | Path) -> None:
         name: torch.stack([s[name] for s in states]) if members > 1 else first.contiguous()
         for name, first in states[0].items()
     }
+    if half:
+        single = torch.float32
+        weights = {n: w.half() if w.dtype == single else w for n, w in weights.items()}
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: json.dumps(content)})
@@ -66,7 +69,7 @@ def load(path: str | Path, device: str = "auto") -> Operator:
     try:
         with safe_open(path, framework="pt") as file:
             content = _content(file.metadata() or {})
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            weights = {name: _whole(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
         return _build(content, weights, where)
     except (SafetensorError, KeyError, TypeError, AttributeError, OSError, RecursionError) as error:
         raise ValueError(
@@ -74,6 +77,11 @@ def load(path: str | Path, device: str = "auto") -> Operator:
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _whole(weight: torch.Tensor) -> torch.Tensor:
+    """Weights that were stored in half precision, to compute with in single."""
+    return weight.float() if weight.dtype == torch.float16 else weight
 
 
 def _content(metadata: dict[str, str]) -> dict[str, Any]:

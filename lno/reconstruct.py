@@ -54,6 +54,29 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Misses:
+    """Errors at many points in units of the members' spread there.
+
+    >>> tried = Misses(np.linspace(0, 1, 101), np.linspace(0, 3, 101))
+    >>> tried.covered(tried.calibration(0.5))["outside"]
+    0.504950495049505
+    """
+
+    inside: np.ndarray
+    outside: np.ndarray
+
+    def calibration(self, level: float) -> Calibration:
+        """The bounds that contain a share `level` of the values."""
+        return Calibration(level, _quantile(self.inside, level), _quantile(self.outside, level))
+
+    def covered(self, bounds: Calibration) -> dict[str, float]:
+        """The share of the values that bounds contain."""
+        hits = self.inside <= bounds.inside, self.outside <= bounds.outside
+        inside, outside, every = (float(h.mean()) for h in (*hits, np.concatenate(hits)))
+        return {"inside": inside, "outside": outside, "all": every}
+
+
+@dataclass(frozen=True)
 class Reconstructor:
     """A completer and a propagator that go on from each other."""
 
@@ -109,9 +132,24 @@ class Reconstructor:
             fields.append(field)
         return np.stack(fields)
 
-    def __call__(self, x: Any, u: Any) -> Reconstruction:
-        """The whole field and its bounds from values u (n, 1) of sensors at x (n, d)."""
-        mean, spread = self._summary(self.members(x, u))
+    def __call__(self, x: Any, u: Any, noise: float = 0.0, seed: int = 0) -> Reconstruction:
+        """The whole field and its bounds from a few sensors.
+
+        Args:
+            x: positions (n, d) of the sensors.
+            u: values (n, 1) there.
+            noise: the standard deviation of their errors, in their units. The field then does not
+                pass through the sensors, and its bounds are wider by how much it moves when they
+                are wrong once more.
+            seed: decides by how much they are.
+        """
+        whole = self if noise == 0 else self._smoothed(noise)
+        seen = whole.members(x, u)
+        mean, spread = self._summary(seen)
+        if noise:
+            errors = noise * np.random.default_rng(seed).standard_normal(np.shape(u))
+            moved = whole.members(x, np.asarray(u) + errors) - seen
+            spread = np.sqrt(spread**2 + np.square(moved).mean(0))
         points = np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1)
         inside = self._inside(points.reshape(-1, len(self.grid)))
         wide = np.where(inside, self.calibration.inside, self.calibration.outside) * spread
@@ -129,27 +167,31 @@ class Reconstructor:
             level: the share.
             seed: decides the sensors.
         """
-        ratios: dict[bool, list[np.ndarray]] = {True: [], False: []}
-        for inside, wrong, spread in self._trials(samples, tasks, seed):
-            for where in (True, False):
-                ratios[where].append((wrong / spread)[inside == where])
-        inner, outer = (_quantile(np.concatenate(ratios[where]), level) for where in (True, False))
-        return replace(self, calibration=Calibration(level, inner, outer))
+        return replace(self, calibration=self.misses(samples, tasks, seed).calibration(level))
 
     def coverage(
         self, samples: Fields, tasks: Iterable[Completion], seed: int = 0
     ) -> dict[str, float]:
         """The share of true values of `samples` that the bounds contain, inside and outside."""
-        hits: dict[bool, list[np.ndarray]] = {True: [], False: []}
+        return self.misses(samples, tasks, seed).covered(self.calibration)
+
+    def misses(self, samples: Fields, tasks: Iterable[Completion], seed: int = 0) -> Misses:
+        """How far true values of `samples` are from what is seen of them in a few sensors."""
+        found: dict[bool, list[np.ndarray]] = {True: [], False: []}
         for inside, wrong, spread in self._trials(samples, tasks, seed):
-            factor = np.where(inside, self.calibration.inside, self.calibration.outside)
             for where in (True, False):
-                hits[where].append((wrong <= factor * spread)[inside == where])
-        shares = {where: float(np.concatenate(found).mean()) for where, found in hits.items()}
-        every = float(np.concatenate(hits[True] + hits[False]).mean())
-        return {"inside": shares[True], "outside": shares[False], "all": every}
+                found[where].append((wrong / spread)[inside == where])
+        return Misses(np.concatenate(found[True]), np.concatenate(found[False]))
 
     # -- inside ----------------------------------------------------------------------------------
+
+    def _smoothed(self, noise: float) -> Reconstructor:
+        """The same for sensors with errors."""
+        task = self.completer.task
+        assert isinstance(task, Completion)
+        if not task.exact:  # it does not pass through its sensors anyway
+            return self
+        return replace(self, completer=replace(self.completer, task=replace(task, noise=noise)))
 
     def _trials(self, samples: Fields, tasks: Iterable[Completion], seed: int) -> Any:
         """For each sample and task: which points are inside, errors there and their spread."""

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
+from lno.config import from_dict, from_tagged, require_count, require_range, to_dict, to_tagged
 from lno.data import Batch, Fields
 from lno.data.interpolate import interpolate
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
@@ -185,6 +185,8 @@ class Completion(Steady):
             interpolated by radial basis functions and added. The model knows what such fields look
             like, the interpolant what this one is near its sensors; the more of these there are,
             the more it decides. `Recipe.through` trains for it.
+        noise: the standard deviation of errors of the observations that predictions are made from,
+            in their units: an exact prediction then smooths what it adds.
 
     >>> from lno import RandomRatio
     >>> fields = Fields(torch.rand(50, 2), y=torch.rand(3, 50, 1))
@@ -197,8 +199,14 @@ class Completion(Steady):
     pattern: Pattern
     window: Window | None = None
     exact: bool = False
+    noise: float = 0.0
 
     observes_answers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_range("Completion.noise", self.noise, 0.0, 1e30)
+        if self.noise and not self.exact:
+            raise ValueError("Completion.noise is for predictions that are exact otherwise")
 
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window."""
@@ -235,8 +243,8 @@ class Completion(Steady):
             return answer
         there = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
         missed = batch.u.to(answer.dtype) - apply(there)
-        x, x_query = features(batch.x), features(batch.x_query)
-        return answer + interpolate(x.expand(len(batch), -1, -1), missed, x_query, batch.mask)
+        x, x_query = features(batch.x).expand(len(batch), -1, -1), features(batch.x_query)
+        return answer + interpolate(x, missed, x_query, batch.mask, self.noise)
 
 
 @dataclass(frozen=True)

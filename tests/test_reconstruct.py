@@ -84,6 +84,31 @@ def test_calibrated_bounds_hold_on_samples_that_were_not_used(whole: Reconstruct
     assert wider.outside > fitted.calibration.outside
 
 
+def test_coverage_follows_the_stated_level(whole: Reconstructor) -> None:
+    tasks = [Completion(RandomRatio(0.1), WINDOW, exact=True)]
+    fitted, tested = whole.misses(waves(24, 1), tasks), whole.misses(waves(24, 2), tasks, seed=5)
+    levels = (0.5, 0.7, 0.9)
+    curve = [tested.covered(fitted.calibration(level))["all"] for level in levels]
+    assert curve == pytest.approx(levels, abs=0.08)
+    assert curve == sorted(curve)
+
+
+def test_noisy_sensors_are_smoothed_and_widen_the_bounds(whole: Reconstructor) -> None:
+    truth, random = waves(1, 7), np.random.default_rng(0)
+    inside = WINDOW.contains(truth.x, ["t", "x"])
+    x, u = truth.x[inside][::3], np.asarray(truth.y)[0, inside][::3]
+    noise = 0.3
+    wrong = u + noise * random.standard_normal(u.shape)
+    exact, smooth, clean = whole(x, wrong), whole(x, wrong, noise), whole(x, u)
+    errors = [
+        np.abs(r.mean.reshape(-1) - np.asarray(truth.y)[0, :, 0])[inside].mean()
+        for r in (exact, smooth)
+    ]
+    assert errors[1] < 0.9 * errors[0]
+    widths = [(r.upper - r.lower).reshape(-1)[inside].mean() for r in (clean, smooth)]
+    assert widths[1] > 1.5 * widths[0]
+
+
 def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
     table = sensors(30)
     table[:, 1] = 0.25 + 0.1 * np.random.default_rng(0).uniform(size=30)  # all of them early

@@ -21,6 +21,7 @@ def reconstruct_file(
     *,
     model: str | Path | None = None,
     plot: str | Path | None = None,
+    noise: float = 0.0,
     device: str = "auto",
 ) -> Reconstruction:
     """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
@@ -28,7 +29,7 @@ def reconstruct_file(
         raise ValueError(f"cannot write {out}: expected a name ending in .npz")
     whole = load(model, device)
     x, u = read_sensors(sensors, whole)
-    found = whole(x, u[:, None])
+    found = whole(x, u[:, None], noise)
     names = whole.propagator.labels.names
     arrays = dict(zip(names["x"], found.axes, strict=True))
     with replacing(out) as temporary, temporary.open("wb") as file:

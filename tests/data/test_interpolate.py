@@ -182,3 +182,36 @@ def test_queries_in_parts_are_queries_at_once(monkeypatch):
     whole = interpolate(x, u, q)
     monkeypatch.setattr(interpolation, "SCRATCH", 2 * 30 * 7)
     np.testing.assert_allclose(interpolate(x, u, q), whole, atol=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.3])
+def test_smoothing_is_as_good_as_the_best_that_could_have_been_chosen(noise: float) -> None:
+    random = np.random.default_rng(0)
+    x, q = (random.uniform(size=(n, 2)) for n in (300, 500))
+    clean, truth = (np.sin(6 * v[:, :1]) * np.cos(5 * v[:, 1:]) for v in (x, q))
+    u = clean + noise * random.standard_normal(clean.shape)
+    at, values, queries = (torch.from_numpy(v)[None] for v in (x, u, q))
+    exact, smooth = (
+        np.abs(interpolate(at, values, queries, noise=s)[0].numpy() - truth).mean()
+        for s in (0.0, noise)
+    )
+    best = min(
+        np.abs(interpolate_rbf(x, u, q, neighbors=300, smoothing=s) - truth).mean()
+        for s in 10.0 ** np.arange(-7, 3)
+    )
+    assert smooth < 1.2 * best
+    assert smooth < 0.7 * exact
+
+
+def test_without_noise_nothing_is_smoothed() -> None:
+    x = torch.rand(1, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    u = torch.sin(6 * x[..., :1])
+    assert torch.allclose(interpolate(x, u, x, noise=1e-9), u, atol=1e-7)
+
+
+def test_observations_that_noise_explains_leave_a_trend() -> None:
+    x = torch.rand(1, 30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    u = 1 + x[..., :1] + 1e-3 * torch.sin(40 * x[..., 1:])
+    found = interpolate(x, u, x, noise=0.1)
+    corners = torch.linalg.lstsq(torch.cat((torch.ones(30, 1), x[0]), 1), u[0]).solution
+    assert torch.allclose(found[0], torch.cat((torch.ones(30, 1), x[0]), 1) @ corners, atol=1e-5)

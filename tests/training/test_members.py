@@ -145,3 +145,19 @@ def test_a_member_that_diverges_is_named(line_fields: Fields) -> None:
 def test_the_number_of_members_is_checked(line_fields: Fields) -> None:
     with pytest.raises(ValueError, match="members must be a whole number from 1 to 1024, got 0"):
         Operator.fit(line_fields, members=0)
+
+
+def test_weights_in_half_precision_take_half_the_space(line_fields: Fields, tmp_path: Path) -> None:
+    config = {**SMALL, "width": 128}
+    keys = {"epochs": 2, "config": config, "progress": False, "device": "cpu", "members": 2}
+    ensemble = Operator.fit(line_fields, **keys)
+    sizes, answers = [], []
+    for half in (False, True):
+        path = tmp_path / f"{half}.safetensors"
+        ensemble.save(path, half=half)
+        sizes.append(path.stat().st_size)
+        loaded = Operator.load(path, device="cpu")
+        assert next(loaded.model.parameters()).dtype == torch.float32
+        answers.append(loaded.predict(line_fields))
+    assert sizes[1] < 0.55 * sizes[0]
+    assert np.abs(answers[1] - answers[0]).max() < 2e-3 * np.abs(answers[0]).max()
