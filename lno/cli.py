@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 import lno
+from lno.commands import reproduce
+from lno.commands.console import err, out
 
 app = typer.Typer(
     name="lno",
@@ -27,7 +28,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 INTERRUPTED = 130  # what the parser makes of Ctrl-C
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -116,8 +116,10 @@ def train(
         str, typer.Argument(help="A problem (darcy, ns2d, burgers) or a data file (.h5).")
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
-    preset: Annotated[str, typer.Option(help="small, paper or fast.")] = "small",
-    model: Annotated[str, typer.Option(help="lno or transolver.")] = "lno",
+    preset: Annotated[
+        str, typer.Option(help="small, paper or fast; of burgers completer or propagator.")
+    ] = "small",
+    model: Annotated[str, typer.Option(help="lno, transolver, gnot or deeponet.")] = "lno",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Stop after so much training.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
@@ -186,98 +188,23 @@ def reconstruct(
     model: Annotated[
         Path | None, typer.Option(help="Folder of a completer and a propagator.")
     ] = None,
+    noise: Annotated[
+        float, typer.Option(min=0, help="Standard deviation of the sensors' errors.")
+    ] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """See a whole field, also before and after, from a few sensors inside a window of time."""
     from lno.commands.reconstruct import reconstruct_file
 
-    found = reconstruct_file(sensors, result, model=model, plot=plot, device=device)
+    keys: dict[str, Any] = {"plot": plot, "noise": noise, "device": device}
+    found = reconstruct_file(sensors, result, model=model, **keys)
     rows, columns = found.mean.shape
     out.print(f"wrote {result}: {rows} × {columns} values, lower and upper bounds", markup=False)
     if plot is not None:
         out.print(f"wrote {plot}", soft_wrap=True, markup=False)
 
 
-reproduce = typer.Typer(
-    help="The paper's tables: runs what is missing, then prints them.", no_args_is_help=True
-)
-app.add_typer(reproduce, name="reproduce")
-Ledger = Annotated[Path, typer.Option(help="The ledger.")]
-Problems = Annotated[str, typer.Option(help="Like darcy,ns2d; default: all.")]
-Models = Annotated[str, typer.Option(help="Like lno,transolver; default: all.")]
-Seeds = Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")]
-Epochs = Annotated[int | None, typer.Option(min=1, help="Instead of those of the table.")]
-Minutes = Annotated[float | None, typer.Option(help="Stop after so much training.")]
-Precision = Annotated[str | None, typer.Option(help="fp32, tf32 or mixed.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what is missing.")]
-Apart = Annotated[bool, typer.Option("--apart", help="Train the seeds one after the other.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
-
-
-@reproduce.command("forward", epilog="Example: lno reproduce forward --problems darcy --dry-run")
-def reproduce_forward(
-    problems: Problems = "",
-    models: Models = "",
-    recipes: Annotated[str, typer.Option(help="Like paper,fast; default: all.")] = "",
-    seeds: Seeds = 3,
-    epochs: Epochs = None,
-    precision: Precision = None,
-    minutes: Minutes = None,
-    dry_run: DryRun = False,
-    apart: Apart = False,
-    results: Ledger = Path("results"),
-    device: Device = "auto",
-) -> None:
-    """Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper)."""
-    from lno.experiments import forward
-    from lno.experiments.cells import chosen
-
-    wanted = (_names(problems), _names(models), _names(recipes))
-    cells = chosen(forward.CELLS, *wanted, epochs, precision)
-    keys = {"minutes": minutes, "together": not apart, "device": device}
-    _reproduce(cells, range(seeds), results, dry_run, forward.table, keys)
-
-
-@reproduce.command("resolution", epilog="Example: lno reproduce resolution --models lno")
-def reproduce_resolution(
-    models: Models = "",
-    seeds: Seeds = 1,
-    epochs: Epochs = None,
-    precision: Precision = None,
-    minutes: Minutes = None,
-    dry_run: DryRun = False,
-    apart: Apart = False,
-    results: Ledger = Path("results"),
-    device: Device = "auto",
-) -> None:
-    """Trained on 43² points, tested on up to 421² (Table 5 of the paper)."""
-    from lno.experiments import resolution
-    from lno.experiments.cells import chosen
-
-    cells = chosen(resolution.CELLS, (), _names(models), (), epochs, precision)
-    keys: dict[str, Any] = {"minutes": minutes, "together": not apart, "device": device}
-    keys["test"] = resolution.errors_on_grids
-    _reproduce(cells, range(seeds), results, dry_run, resolution.table, keys)
-
-
-@reproduce.command("efficiency", epilog="Example: lno reproduce efficiency")
-def reproduce_efficiency(
-    problems: Problems = "",
-    models: Models = "",
-    precision: Annotated[str, typer.Option(help="auto, fp32, tf32 or mixed.")] = "auto",
-    dry_run: DryRun = False,
-    again: Annotated[bool, typer.Option("--again", help="Measure even if it was.")] = False,
-    results: Ledger = Path("results"),
-    device: Device = "auto",
-) -> None:
-    """Weights, memory and time of training, LNO beside Transolver (Table 4 of the paper)."""
-    from lno.experiments import efficiency
-
-    exists = (results / "benchmarks" / "efficiency.json").exists()
-    if not dry_run and (again or not exists):
-        chosen = (_names(problems) or efficiency.PROBLEMS, _names(models) or efficiency.MODELS)
-        efficiency.measure_all(results, *chosen, precision, device)
-    _print_table(efficiency.table(results))
+app.add_typer(reproduce.app, name="reproduce")
 
 
 @app.command(epilog="Example: lno report --out report.html")
@@ -286,7 +213,7 @@ def report(
         "report.html"
     ),
     markdown: Annotated[Path | None, typer.Option(help="Also write the tables (.md).")] = None,
-    results: Ledger = Path("results"),
+    results: Annotated[Path, typer.Option(help="The ledger.")] = Path("results"),
 ) -> None:
     """Make a page of all tables and figures from the ledger."""
     from lno.experiments import report as pages
@@ -406,36 +333,6 @@ def _program() -> str:
     path = Path(sys.argv[0]).resolve()
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _names(given: str) -> list[str]:
-    """Names separated by commas."""
-    return [name.strip() for name in given.split(",") if name.strip()]
-
-
-def _print_table(table: Any) -> None:
-    out.print(table.rich())
-    for note in table.notes:
-        out.print(note, soft_wrap=True, markup=False)
-
-
-def _say(line: str) -> None:
-    err.print(line, soft_wrap=True, markup=False)
-
-
-def _reproduce(
-    cells: Any, seeds: range, results: Path, dry_run: bool, table: Any, keys: dict[str, Any]
-) -> None:
-    """Train what is missing and print the table, or only say what is missing."""
-    from lno.experiments.cells import plan, train_missing
-
-    if dry_run:
-        _print_table(plan(cells, seeds, results))
-        return
-    done = train_missing(cells, seeds, results, say=_say, **keys)
-    _print_table(table(cells, seeds, results))
-    if not done:
-        out.print("stopped before all runs were done; the same command goes on", markup=False)
 
 
 def _print_lines(lines: dict[str, str]) -> None:

@@ -81,7 +81,8 @@ class Steady:
         Args:
             apply: a model, from batches to values.
             batch: what is observed, and where the answer is wanted.
-            features: from positions to what the model sees of them.
+            features: from positions to what the model sees of them, on the device where there is
+                time to compute.
         """
         return apply(batch)
 
@@ -244,7 +245,8 @@ class Completion(Steady):
         there = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
         missed = batch.u.to(answer.dtype) - apply(there)
         x, x_query = features(batch.x).expand(len(batch), -1, -1), features(batch.x_query)
-        return answer + interpolate(x, missed, x_query, batch.mask, self.noise)
+        mask = None if batch.mask is None else batch.mask.to(x.device)
+        return answer + interpolate(x, missed.to(x.device), x_query, mask, self.noise).to(answer)
 
 
 @dataclass(frozen=True)

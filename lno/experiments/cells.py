@@ -3,6 +3,9 @@
 A cell of a table is one set-up, with a run for each seed. Seeds train together as members, which is
 faster than one after the other. Nothing of the test samples decides anything: all of the training
 split is trained on, and the last model is the one that is tested.
+
+Trained operators are kept in the cache folder. Tables are made from the ledger alone, but a run may
+go on from the operators of other cells: these are trained again where they are not kept any more.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import numpy as np
 import torch
 
 from lno import tasks
+from lno.config import to_dict
 from lno.data import Fields
 from lno.experiments.datasets import PROTOCOLS, cache_folder, dataset
-from lno.experiments.presets import preset
+from lno.experiments.presets import Preset, preset
 from lno.experiments.train import symmetries_of
 from lno.files import replacing
 from lno.ledger import Run, commit
@@ -28,7 +32,7 @@ from lno.operator import Operator
 from lno.report.tables import Table
 from lno.tasks import Rollout
 
-Test = Callable[[Operator, Fields], "Errors"]
+MODEL = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -46,8 +50,8 @@ class Cell:
     precision: str
     protocol: str = "standard"
 
-    def name(self, seed: int) -> str:
-        """What the run of a seed is called."""
+    def name(self, seed: int | str) -> str:
+        """What the run of a seed is called; with "*", a pattern of the runs of all."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
         return f"{protocol}{self.recipe}-{self.epochs}-{self.precision}-seed{seed}"
 
@@ -65,11 +69,66 @@ class Cell:
         return [seed for seed in seeds if not self.path(results, seed).exists()]
 
     @property
+    def preset(self) -> Preset:
+        """Sizes and recipe, for the epochs of this cell."""
+        found = preset(self.problem, self.recipe, self.model)
+        return replace(found, recipe=replace(found.recipe, epochs=self.epochs))
+
+    @property
     def steps(self) -> int:
         """Steps of one run."""
-        batch = preset(self.problem, self.recipe, self.model).recipe.batch
         samples = PROTOCOLS[self.protocol][self.problem].train
-        return self.epochs * -(-samples // batch)
+        return self.epochs * -(-samples // self.preset.recipe.batch)
+
+    def samples(self, device: str) -> tuple[Fields, Fields, Fields]:
+        """Samples to train on, to watch for the learning curve and nothing else, and to test on."""
+        train, test = dataset(self.problem, self.protocol, device)
+        return train, test, test
+
+    def needs(self) -> tuple[Cell, ...]:
+        """Cells whose operators the test of a run goes on from, seed by seed."""
+        return ()
+
+    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+        """What is measured of the trained operator of a seed."""
+        return errors_of(operator, test)
+
+    def folder(self, seeds: Sequence[int]) -> Path:
+        """Where consecutive seeds are trained together, and their operators kept."""
+        last = f"-to-{seeds[-1]}" if len(seeds) > 1 else ""
+        name = f"{self.name(seeds[0])}{last}"
+        return cache_folder() / "runs" / self.problem / self.model / name
+
+    def operator(self, seed: int, device: str = "cpu") -> Operator | None:
+        """The trained operator of a seed; None where it is not kept, or was made otherwise."""
+        wanted = (to_dict(self.preset.recipe), self.preset.config, self.preset.task)
+        for path in sorted(self.folder([seed]).parent.glob(f"{self.name('*')}/{MODEL}")):
+            found = Operator.load(path, device)
+            k = seed - found.provenance["seed"]
+            made = (found.provenance["recipe"], found.model.config, found.task)
+            if found.finished and 0 <= k < len(found.members) and made == wanted:
+                return found.member(k)
+        return None
+
+    def make(
+        self,
+        seeds: Sequence[int],
+        results: Path,
+        device: str = "auto",
+        minutes: float | None = None,
+    ) -> tuple[bool, float]:
+        """Train consecutive seeds together and record those that the ledger lacks.
+
+        Returns:
+            whether training came to its end, and the minutes that it took.
+        """
+        operator, seconds = _train(self, seeds, device, minutes)
+        if operator.finished:
+            _, _, samples = self.samples(device)
+            for k, seed in enumerate(seeds):
+                if not self.path(results, seed).exists():
+                    record(self, seed, operator, k, samples, results)
+        return operator.finished, seconds / 60
 
 
 @dataclass(frozen=True)
@@ -110,7 +169,6 @@ def train_missing(
     minutes: float | None = None,
     together: bool = True,
     device: str = "auto",
-    test: Test = errors_of,
     say: Callable[[str], None] = lambda line: None,
 ) -> bool:
     """Train the runs that are missing, or go on with those that were cut off.
@@ -122,27 +180,41 @@ def train_missing(
         minutes: of training, after which it stops, ready to go on.
         together: train the seeds of a cell at once, as members.
         device: as in `Operator.fit`.
-        test: what is measured of a trained operator.
         say: hears what is done.
 
     Returns:
         whether nothing is missing any more.
     """
     left = minutes
-    for cell in cells:
-        for group in _groups(cell.missing(results, seeds), together):
+    for cell, absent in missing_runs(cells, seeds, results).items():
+        for group in _groups(absent, together):
             if left is not None and left <= 0:
                 return False
-            named = f"{cell.problem} {cell.model} {cell.recipe}, {cell.epochs} epochs"
+            named = f"{cell.problem} {cell.model} {cell.recipe}"
+            named += f", {cell.epochs} epochs" * bool(cell.epochs)
             say(f"{named}, seed {', '.join(map(str, group))}")
-            operator, used = _train(cell, group, device, left)
-            left = None if left is None else left - used / 60
-            if not operator.finished:
+            finished, used = cell.make(group, results, device, left)
+            left = None if left is None else left - used
+            if not finished:
                 return False
-            _, samples = dataset(cell.problem, cell.protocol, device)
-            for k, seed in enumerate(group):
-                record(cell, seed, operator, k, samples, results, test)
     return True
+
+
+def missing_runs(
+    cells: Sequence[Cell], seeds: Sequence[int], results: Path
+) -> dict[Cell, list[int]]:
+    """The seeds that each cell has no run of, and before them what those go on from.
+
+    An operator that is not kept any more is trained again, whether or not the ledger has its run.
+    """
+    found: dict[Cell, list[int]] = {}
+    for cell in cells:
+        absent = cell.missing(results, seeds)
+        for other in cell.needs():
+            gone = [seed for seed in absent if other.operator(seed) is None]
+            found[other] = sorted({*found.get(other, ()), *gone})
+        found[cell] = sorted({*found.get(cell, ()), *absent})
+    return {cell: absent for cell, absent in found.items() if absent}
 
 
 def record(
@@ -152,11 +224,10 @@ def record(
     k: int,
     test_data: Fields,
     results: Path,
-    test: Test = errors_of,
 ) -> Run:
     """Test the k-th member of a trained operator and write its run into the ledger."""
     told, member = operator.provenance, operator.member(k)
-    found = test(member, test_data)
+    found = cell.errors(member, test_data, seed)
     curve = [
         {
             "step": row["step"],
@@ -204,7 +275,10 @@ def chosen(
     epochs: int | None = None,
     precision: str | None = None,
 ) -> list[Cell]:
-    """The cells that are asked for; `epochs` and `precision` replace those of the table."""
+    """The cells that are asked for; `epochs` and `precision` replace those of the table.
+
+    What is not trained has no epochs, and stays as it is.
+    """
     for what, wanted, known in (
         ("problem", problems, {c.problem for c in cells}),
         ("model", models, {c.model for c in cells}),
@@ -222,19 +296,16 @@ def chosen(
         and (not recipes or c.recipe in recipes)
     ]
     if epochs is not None:
-        found = [replace(c, epochs=epochs) for c in found]
+        found = [replace(c, epochs=epochs) if c.epochs else c for c in found]
     if precision is not None:
-        found = [replace(c, precision=precision) for c in found]
+        found = [replace(c, precision=precision) if c.epochs else c for c in found]
     return list(dict.fromkeys(found))
 
 
 def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
     """The runs that are missing, and about how long they take."""
     rows, total = [], 0.0
-    for cell in cells:
-        missing = cell.missing(results, seeds)
-        if not missing:
-            continue
+    for cell, missing in missing_runs(cells, seeds, results).items():
         minutes = estimate(cell, len(missing), results)
         total += minutes or 0.0
         shown = "unknown" if minutes is None else f"{minutes:.1f}"
@@ -248,9 +319,10 @@ def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
 
 def estimate(cell: Cell, seeds: int, results: Path) -> float | None:
     """Minutes that runs of a cell will take, by what the ledger knows; None: nothing."""
-    for path in sorted((results / cell.problem / cell.model).glob("*.json")):
-        run = Run.load(path)
-        if run.precision == cell.precision and run.protocol == cell.protocol and run.steps:
+    paths = sorted((results / cell.problem / cell.model).glob("*.json"))
+    for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != cell.recipe):
+        alike = (run.precision, run.protocol) == (cell.precision, cell.protocol)
+        if alike and run.steps and run.task["kind"] == tasks.to_json(cell.preset.task)["kind"]:
             return run.seconds / run.steps / run.members * cell.steps * seeds / 60
     if cell.protocol != "standard":
         return None
@@ -272,10 +344,8 @@ def _train(
     cell: Cell, group: Sequence[int], device: str, minutes: float | None
 ) -> tuple[Operator, float]:
     """The trained operator, and the seconds of training that this call took."""
-    chosen = preset(cell.problem, cell.recipe, cell.model)
-    train_data, test_data = dataset(cell.problem, cell.protocol, device)
-    last = f"-to-{group[-1]}" if len(group) > 1 else ""
-    folder = cache_folder() / "runs" / cell.problem / cell.model / f"{cell.name(group[0])}{last}"
+    chosen, folder = cell.preset, cell.folder(group)
+    train_data, watched, _ = cell.samples(device)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
     operator = Operator.fit(
@@ -283,8 +353,8 @@ def _train(
         task=chosen.task,
         model=cell.model,
         config=chosen.config,
-        recipe=replace(chosen.recipe, epochs=cell.epochs),
-        validation=test_data,  # watched for the learning curve, and nothing else
+        recipe=chosen.recipe,
+        validation=watched,
         members=len(group),
         seed=group[0],
         device=device,
@@ -294,7 +364,7 @@ def _train(
         resume=resume,
         minutes=minutes,
     )
-    operator.save(folder / "model.safetensors")
+    operator.save(folder / MODEL)
     return operator, operator.provenance["seconds"] - before
 
 

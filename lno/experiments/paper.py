@@ -47,3 +47,73 @@ RESOLUTION: dict[str, dict[int, float]] = {
     "lno": {61: 1.79, 85: 1.92, 141: 2.14, 211: 2.29, 241: 2.44},
     "transolver": {61: 2.39, 85: 2.40, 141: 2.58, 211: 2.79, 241: 2.90},
 }
+
+# Table 2: relative MAE, percent, of completers inside the window, by the ratio of observed points.
+COMPLETER: dict[str, dict[float, float]] = {
+    "lno": {0.2: 0.60, 0.1: 0.74, 0.05: 0.77, 0.01: 1.18, 0.005: 2.05},
+    "gnot": {0.2: 1.12, 0.1: 1.39, 0.05: 1.62, 0.01: 1.63, 0.005: 2.56},
+    "deeponet": {0.2: 2.51, 0.1: 2.59, 0.05: 2.82, 0.01: 3.25, 0.005: 4.82},
+}
+
+# Table 3: relative MAE, percent, of propagators at t = 0 and t = 1, from the truth inside the
+# window and from what a completer sees of it at a ratio.
+PROPAGATOR: dict[str, dict[str, float]] = {
+    "lno": {
+        "truth": 3.73,
+        "lno 10%": 5.69,
+        "lno 1%": 7.72,
+        "gnot 10%": 9.03,
+        "gnot 1%": 10.98,
+        "deeponet 10%": 13.11,
+        "deeponet 1%": 15.50,
+    },
+    "gnot": {
+        "truth": 5.45,
+        "lno 10%": 6.50,
+        "lno 1%": 8.07,
+        "gnot 10%": 8.04,
+        "gnot 1%": 9.91,
+        "deeponet 10%": 10.41,
+        "deeponet 1%": 13.45,
+    },
+    "deeponet": {
+        "truth": 7.34,
+        "lno 10%": 8.01,
+        "lno 1%": 9.38,
+        "gnot 10%": 9.09,
+        "gnot 1%": 10.80,
+        "deeponet 10%": 11.14,
+        "deeponet 1%": 13.87,
+    },
+}
+
+# Table 9, in appendix C: mean and standard deviation of three trials, of completers by ratio and of
+# propagators from the truth.
+COMPLETER_SPREAD: dict[str, dict[float, tuple[float, float]]] = {
+    "lno": {
+        0.2: (0.60, 0.03),
+        0.1: (0.73, 0.11),
+        0.05: (0.78, 0.04),
+        0.01: (1.26, 0.09),
+        0.005: (1.97, 0.04),
+    },
+    "gnot": {
+        0.2: (1.23, 0.07),
+        0.1: (1.33, 0.06),
+        0.05: (1.63, 0.04),
+        0.01: (1.75, 0.02),
+        0.005: (2.53, 0.08),
+    },
+    "deeponet": {
+        0.2: (2.37, 0.18),
+        0.1: (2.52, 0.04),
+        0.05: (2.77, 0.10),
+        0.01: (3.18, 0.03),
+        0.005: (4.70, 0.31),
+    },
+}
+PROPAGATOR_SPREAD: dict[str, tuple[float, float]] = {
+    "lno": (3.46, 0.21),
+    "gnot": (5.43, 0.10),
+    "deeponet": (7.42, 0.37),
+}

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments import efficiency, forward, resolution
+from lno.experiments import efficiency, forward, inverse, resolution
 from lno.files import write_text
+from lno.ledger import Run
 from lno.report import html, runs
 from lno.report.tables import Table
 
@@ -31,6 +32,10 @@ def tables(results: Path) -> list[Table]:
         forward.table(forward.CELLS, SEEDS, results),
         efficiency.table(results),
         resolution.table(resolution.CELLS, SEEDS, results),
+        inverse.completer_table(inverse.COMPLETERS, SEEDS, results),
+        inverse.propagator_table(inverse.PROPAGATORS, SEEDS, results),
+        inverse.completer_intervals(inverse.ON_GRIDS, SEEDS, results),
+        inverse.propagator_intervals(inverse.ON_GRIDS, SEEDS, results),
     ]
 
 
@@ -46,16 +51,18 @@ def markdown(results: Path) -> str:
 def page(results: Path) -> str:
     """Tables and figures as one self-contained HTML page."""
     body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
+    for caption, figure in inverse.interval_maps(SEEDS, results):
+        body += [html.paragraph(caption, note=True), html.picture(figure, caption)]
     # Runs for the table on resolutions were trained on other data than those they would stand by.
     found = [(p, run) for p, run in runs.load_runs(results) if run.protocol != "resolution"]
-    for problem in sorted({run.problem for _, run in found}):
-        mine = [(path, run) for path, run in found if run.problem == problem]
+    for heading in sorted({_heading(run) for _, run in found}):
+        mine = [(path, run) for path, run in found if _heading(run) == heading]
         groups = [g for g in runs.grouped([run for _, run in mine]) if g.epochs]
         figures = _figures(groups)
         pictures = [(path, run) for path, run in mine if path.with_suffix(".npz").exists()]
         if not figures and not pictures:
             continue
-        body.append(html.heading(NAMES.get(problem, problem)))
+        body.append(html.heading(heading))
         for caption, figure in figures:
             body += [html.paragraph(caption, note=True), html.picture(figure, caption)]
         for path, run in pictures:
@@ -74,6 +81,15 @@ def write(results: Path, out: Path, documentation: Path | None = None) -> None:
     write_text(out, page(results))
     if documentation is not None:
         write_text(documentation, markdown(results))
+
+
+def _heading(run: Run) -> str:
+    """The problem, and of the inverse problem the stage: only runs of one task are comparable."""
+    name = NAMES.get(run.problem, run.problem)
+    kind, pattern = run.task["kind"], run.task.get("pattern", {})
+    if kind == "completion":
+        return f"{name}: completers" + ("" if pattern.get("high") else " for one ratio")
+    return f"{name}: propagators" if kind == "propagation" else name
 
 
 def _figures(groups: list[runs.Group]) -> list[tuple[str, Figure]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from lno.files import replacing
@@ -128,6 +129,35 @@ def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -
         axes[-1, k].set_xlabel(plane.names[1])
     for axis in axes[:, 0]:
         axis.set_ylabel(plane.names[0])
+    return figure
+
+
+def heat_maps(
+    panels: Mapping[str, np.ndarray], ticks: Sequence[int], names: tuple[str, str], label: str
+) -> Figure:
+    """Squares of positive numbers as colours, side by side on one logarithmic scale.
+
+    Args:
+        panels: numbers (rows, columns) by title; NaN: there is none.
+        ticks: what rows and columns stand for.
+        names: of the rows and of the columns.
+        label: of the numbers.
+    """
+    figure = Figure(figsize=(1.0 + 2.7 * len(panels), 3.4), layout="compressed")
+    axes = figure.subplots(1, len(panels), squeeze=False, sharex=True, sharey=True)[0]
+    every = np.concatenate([values.ravel() for values in panels.values()])
+    low, high = float(np.nanmin(every)), float(np.nanmax(every))
+    for axis, (title, values) in zip(axes, panels.items(), strict=True):
+        shown = axis.imshow(values, cmap=ERROR, norm=LogNorm(low, high))
+        for (row, column), value in np.ndenumerate(values):
+            text = "missing" if np.isnan(value) else f"{value:.2f}"
+            ink = "white" if value > low**0.6 * high**0.4 else INK  # the colours grow darker
+            axis.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
+        axis.set(title=title, xlabel=names[1])
+        axis.set_xticks(range(len(ticks)), map(str, ticks))
+        axis.set_yticks(range(len(ticks)), map(str, ticks))
+    axes[0].set_ylabel(names[0])
+    figure.colorbar(shown, ax=axes.tolist(), label=label, shrink=0.9, pad=0.01, format="{x:g}")
     return figure
 
 

@@ -21,7 +21,7 @@ class Recipe:
         rate: the peak learning rate.
         square_beta: the second beta of Adam and AdamW.
         schedule: "onecycle" (the paper's), "onecycle_torch" (torch's own numbers), "step" (×0.7
-            every 50 epochs), "cosine" or "constant".
+            after every tenth of the run), "cosine" or "constant".
         weight_decay: of the optimiser.
         decay_all: decay norms and biases too, as the paper does.
         loss: "relative_l2", "relative_mae" or "mse".

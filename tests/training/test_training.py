@@ -49,6 +49,19 @@ def test_onecycle_is_torchs_step_for_step(name: str, numbers: dict) -> None:
         theirs.step()
 
 
+def test_step_is_torchs_of_50_epochs_in_the_papers_500() -> None:
+    """And the same shape in a run of any other length."""
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.StepLR(optimizer, step_size=50, gamma=0.7)
+    for epoch in range(500):
+        for step in range(3):
+            rate = SCHEDULES["step"](3 * epoch + step, 1500, 500).rate
+            assert rate == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        assert SCHEDULES["step"](epoch // 5, 100, 20).rate == rate
+        optimizer.step()
+        theirs.step()
+
+
 @pytest.mark.parametrize("name", SCHEDULES)
 @pytest.mark.parametrize("steps", [1, 2, 5, 6, 100])
 def test_schedules_are_sane_however_short_the_run(name: str, steps: int) -> None:

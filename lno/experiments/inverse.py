@@ -1,0 +1,425 @@
+"""Burgers' equation from a few of its points: the paper's inverse problem, its Tables 2 and 3.
+
+A completer sees the field inside a window of time from some of its points there, a propagator goes
+on to all times from the field inside the window: from the truth, or from what a completer sees.
+
+Every method sees the same sensors of the same test samples: what is observed is made once, as data
+that hold nothing else of the field, and all predictions are made from these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from lno.data import Fields
+from lno.data.interpolate import interpolate_rbf
+from lno.data.observe import Intervals, Pattern, RandomRatio
+from lno.experiments import paper
+from lno.experiments.cells import Cell, Errors
+from lno.experiments.datasets import PROTOCOLS, dataset
+from lno.experiments.presets import ANY_RATIO, PRESETS, RATIOS, STEADY, WINDOW, completer_of
+from lno.ledger import Run, commit
+from lno.metrics import METRICS
+from lno.operator import Operator
+from lno.report.plots import heat_maps
+from lno.report.runs import NAMES
+from lno.report.tables import Table, spread
+from lno.tasks import Completion, to_json
+from lno.training.device import hardware
+from lno.training.progress import progress
+
+EPOCHS, PRECISION = 100, "tf32"  # of all models alike, and of both stages
+MODELS = ("lno", "gnot", "deeponet")
+STEPS = (2, 4, 8, 16)  # intervals of fixed grids, in t and in x
+AFTER = (0.1, 0.01)  # ratios at which completers see what propagators go on from
+SENSORS = 0  # the seed that places them in test samples
+NEIGHBORS = 64  # observations that decide a value of the classical interpolant
+TRUTH = "test:from=truth"
+UNASKED = "–"  # a cell of a table that no run will ever fill
+
+
+def parts(others: Fields) -> tuple[Fields, Fields]:
+    """Samples that were not trained on: half of them to watch and to calibrate, half to test."""
+    half = len(others) // 2
+    watched, test = others.split(half, len(others) - half)
+    return watched, test
+
+
+def observed(test: Fields, pattern: Pattern) -> Fields:
+    """What sensors see of samples, and the truth at all points inside the window to compare with.
+
+    The same samples and pattern are always seen by the same sensors.
+    """
+    task, generator = Completion(pattern, WINDOW), torch.Generator().manual_seed(SENSORS)
+    inside = task.prepare(test)
+    batch = task.observe(inside.batch(np.arange(len(inside))), inside.grid, generator)
+    return Fields(batch.x, batch.u, inside.x, inside.y, period=inside.period)
+
+
+def predicted(operator: Operator, seen: Fields) -> Float[Tensor, "s q o"]:
+    """What an operator makes of observations."""
+    return torch.cat([answer for _, answer in operator.evaluate_batches(seen, task=STEADY)])
+
+
+def mean_errors(
+    prediction: Float[Tensor, "s q o"], seen: Fields, where: Bool[Tensor, " q"] | None = None
+) -> dict[str, float]:
+    """Mean errors over the samples, at all points or at some."""
+    truth = torch.from_numpy(np.asarray(seen.y))
+    if where is not None:
+        prediction, truth = prediction[:, where], truth[:, where]
+    return {name: float(metric(prediction, truth).mean()) for name, metric in METRICS.items()}
+
+
+def at_the_ends(whole: Fields) -> Bool[Tensor, " q"]:
+    """Which points of whole fields lie at t = 0 or t = 1, where the paper measures propagators."""
+    t = np.asarray(whole.x_query)[:, whole.names["x"].index(WINDOW.coordinate)]
+    return torch.from_numpy((t == 0) | (t == 1))
+
+
+def percent(ratio: float) -> str:
+    """As data sets are named.
+
+    >>> percent(0.005)
+    '0.5%'
+    """
+    return f"{100 * ratio:g}%"
+
+
+def interval(t: int, x: int) -> str:
+    """The data set that is observed on a grid, at every t-th time and every x-th position."""
+    return f"test:interval={t}x{x}"
+
+
+GRIDS: dict[str, Pattern] = {interval(t, x): Intervals((t, x)) for t in STEPS for x in STEPS}
+
+
+class Stage(Cell):
+    """A set-up of either stage."""
+
+    def samples(self, device: str) -> tuple[Fields, Fields, Fields]:
+        """Samples to train on, to watch and to test on."""
+        train, others = dataset(self.problem, self.protocol, device)
+        return train, *parts(others)
+
+    def data_sets(self) -> list[str]:
+        """What it is tested on."""
+        raise NotImplementedError
+
+
+class Completer(Stage):
+    """From sensors to the field inside the window."""
+
+    def patterns(self) -> dict[str, Pattern]:
+        """Sensors that it is tested with: at the ratios that it is for, and on grids if for any."""
+        task = self.preset.task
+        assert isinstance(task, Completion) and isinstance(task.pattern, RandomRatio)
+        low, high = task.pattern.low, task.pattern.high
+        ratios = [ratio for ratio in RATIOS if low <= ratio <= (high or low)]
+        return {
+            **{f"test:ratio={percent(ratio)}": RandomRatio(ratio) for ratio in ratios},
+            **(GRIDS if high else {}),
+        }
+
+    def data_sets(self) -> list[str]:
+        """What it is tested on."""
+        return list(self.patterns())
+
+    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+        """Errors inside the window, for every pattern of sensors."""
+        metrics = {}
+        for name, pattern in self.patterns().items():
+            seen = observed(test, pattern)
+            metrics[name] = mean_errors(predicted(operator, seen), seen)
+        return Errors(metrics, {}, [])
+
+
+class Propagator(Stage):
+    """From the field inside the window to the whole field."""
+
+    def completers(self) -> dict[str, Completer]:
+        """By model, those that it goes on from: trained in the same way and for as long."""
+        recipe = self.recipe.replace("propagator", "completer")
+        rest = (recipe, self.epochs, self.precision, self.protocol)
+        return {m: Completer(self.problem, m, *rest) for m in MODELS if recipe in PRESETS[m]}
+
+    def needs(self) -> tuple[Cell, ...]:
+        """Its completers."""
+        return tuple(self.completers().values())
+
+    def patterns(self, model: str) -> dict[str, Pattern]:
+        """Sensors of the completer that it goes on from; on grids, of its own model's alone."""
+        return {
+            **{f"test:from={model} {percent(ratio)}": RandomRatio(ratio) for ratio in AFTER},
+            **(GRIDS if model == self.model else {}),
+        }
+
+    def data_sets(self) -> list[str]:
+        """What it is tested on."""
+        return [TRUTH, *(name for model in self.completers() for name in self.patterns(model))]
+
+    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+        """Errors at t = 0 and t = 1, from the truth and from the completers of the same seed."""
+        whole = operator.task.prepare(test)
+        ends = at_the_ends(whole)
+        metrics = {TRUTH: mean_errors(predicted(operator, whole), whole, ends)}
+        for model, cell in self.completers().items():
+            completer = cell.operator(seed, operator.device.type)
+            assert completer is not None, f"{cell.name(seed)} is trained before it is needed"
+            for name, pattern in self.patterns(model).items():
+                inside = predicted(completer, observed(test, pattern))
+                seen = Fields(whole.x, inside, whole.x_query, whole.y)
+                metrics[name] = mean_errors(predicted(operator, seen), seen, ends)
+        return Errors(metrics, {}, [])
+
+
+class Interpolation(Completer):
+    """Radial basis functions, the classical opponent: nothing to train, and one run is all."""
+
+    def patterns(self) -> dict[str, Pattern]:
+        """Sensors that it is tested with."""
+        return {f"test:ratio={percent(ratio)}": RandomRatio(ratio) for ratio in RATIOS}
+
+    def missing(self, results: Path, seeds: Sequence[int]) -> list[int]:
+        """No seed decides it but that of the sensors."""
+        return super().missing(results, [0])
+
+    def make(
+        self,
+        seeds: Sequence[int],
+        results: Path,
+        device: str = "auto",
+        minutes: float | None = None,
+    ) -> tuple[bool, float]:
+        """Interpolate all test samples and record the errors."""
+        _, _, samples = self.samples(device)
+        seen = {name: observed(samples, pattern) for name, pattern in self.patterns().items()}
+        answers = interpolated(list(seen.values()))
+        metrics = {
+            name: mean_errors(answer, fields)
+            for (name, fields), answer in zip(seen.items(), answers, strict=True)
+        }
+        run = Run(
+            problem=self.problem,
+            model=self.model,
+            recipe=self.recipe,
+            protocol=self.protocol,
+            seed=0,
+            epochs=0,
+            steps=0,
+            task=to_json(Completion(ANY_RATIO, WINDOW)),
+            hardware=hardware(torch.device("cpu")),
+            seconds=0.0,
+            parameters=0,
+            data_hash=samples.hash,
+            config={"kernel": "cubic", "neighbors": NEIGHBORS},
+            metrics=metrics,
+            precision=self.precision,
+            commit=commit(),
+        )
+        run.save(results, self.name(0))
+        return True, 0.0
+
+
+def interpolated(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
+    """What radial basis functions make of several sets of observations, on all cores."""
+    samples = [sample for fields in seen for sample in fields]
+    rbf = partial(interpolate_rbf, period=seen[0].period, neighbors=NEIGHBORS)
+    columns = ([getattr(s, name) for s in samples] for name in ("x", "u", "x_query"))
+    answers = []
+    with progress("interpolating", len(samples)) as update, _mapping(len(samples)) as mapped:
+        for answer in mapped(rbf, *columns):
+            answers.append(torch.from_numpy(answer).float())
+            update(len(answers))
+    return list(torch.stack(answers).split([len(fields) for fields in seen]))
+
+
+@contextmanager
+def _mapping(count: int) -> Iterator[Callable[..., Any]]:
+    """`map`, shared out to processes where there is enough to do for each to be worth its start."""
+    processes = min(os.cpu_count() or 1, count // 32)
+    if processes < 2:
+        yield map
+        return
+    # Not forked: what CUDA and threads hold in this process would be broken in a copy of it.
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+        yield pool.map
+
+
+COMPLETERS = (
+    Interpolation("burgers", "rbf", "completer", 0, "fp64"),
+    Completer("burgers", "lno", "our-completer", EPOCHS, PRECISION),
+    *(Completer("burgers", model, "completer", EPOCHS, PRECISION) for model in MODELS),
+    *(Completer("burgers", "lno", completer_of(r), EPOCHS, PRECISION) for r in RATIOS),
+)
+PROPAGATORS = (
+    Propagator("burgers", "lno", "our-propagator", EPOCHS, PRECISION),
+    *(Propagator("burgers", model, "propagator", EPOCHS, PRECISION) for model in MODELS),
+)
+ON_GRIDS = tuple(c for c in (*COMPLETERS, *PROPAGATORS) if set(GRIDS) <= set(c.data_sets()))
+
+
+def completer_table(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of completers beside the paper's."""
+    names = [f"test:ratio={percent(ratio)}" for ratio in RATIOS]
+    rows = _rows(cells, names, seeds, results)
+    for model in _models(cells):
+        once, often = paper.COMPLETER[model], paper.COMPLETER_SPREAD[model]
+        rows.append([f"{NAMES[model]}, paper", "1", *(f"{once[ratio]:.2f}" for ratio in RATIOS)])
+        rows.append([f"{NAMES[model]}, paper", "3", *(_printed(often[ratio]) for ratio in RATIOS)])
+    notes = [
+        f"Burgers' equation, observed and completed for {_window()}. A model serves all ratios, "
+        "which are drawn anew in every step, unless its row says otherwise. The paper trained one "
+        "for each, 500 epochs in batches of 4 (Tables 2 and 9). RBF: SciPy's cubic interpolant of "
+        f"the {NEIGHBORS} nearest sensors, periodic in x.",
+        f"{_budget(cells, seeds, results)} `lno reproduce completer`",
+    ]
+    header = ["relative MAE, %", "seeds", *(f"{100 * ratio:g} %" for ratio in RATIOS)]
+    return Table("Completers: a field from some of its points", header, rows, notes)
+
+
+def propagator_table(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of propagators beside the paper's."""
+    after = [(model, ratio) for model in MODELS for ratio in AFTER]
+    sources = ["truth", *(f"{model} {percent(ratio)}" for model, ratio in after)]
+    rows = _rows(cells, [f"test:from={source}" for source in sources], seeds, results)
+    for model in _models(cells):
+        once = paper.PROPAGATOR[model]
+        rows.append([f"{NAMES[model]}, paper", "1", *(f"{once[source]:.2f}" for source in sources)])
+        truth = _printed(paper.PROPAGATOR_SPREAD[model])
+        rows.append([f"{NAMES[model]}, paper", "3", truth, *[UNASKED] * len(after)])
+    notes = [
+        "Burgers' equation: errors at t = 0 and t = 1 of propagators that read the field for "
+        f"{_window()}, the truth or what a completer of the same seed sees of it at a ratio; our "
+        "recipe goes on from our completer. The paper trained 500 epochs in batches of 4 (Tables 3 "
+        "and 9).",
+        f"{_budget(cells, seeds, results)} `lno reproduce propagator`",
+    ]
+    columns = [f"{NAMES[model]} {100 * ratio:g} %" for model, ratio in after]
+    header = ["relative MAE, %", "seeds", "truth", *columns]
+    return Table("Propagators: all times from some", header, rows, notes)
+
+
+def completer_intervals(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of completers where sensors form a grid."""
+    mine = [cell for cell in cells if isinstance(cell, Completer)]
+    return _intervals("Completers", "inside the window", mine, seeds, results)
+
+
+def propagator_intervals(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of propagators after completers of sensors that form a grid."""
+    mine = [cell for cell in cells if isinstance(cell, Propagator)]
+    return _intervals("Propagators after completers", "at t = 0 and t = 1", mine, seeds, results)
+
+
+def interval_maps(seeds: Sequence[int], results: Path) -> list[tuple[str, Figure]]:
+    """The same as pictures, with what they show; none where there is no run."""
+    figures = []
+    for kind, what in ((Completer, "completers"), (Propagator, "propagators after completers")):
+        maps = {}
+        for cell in (c for c in ON_GRIDS if isinstance(c, kind)):
+            found = list(cell.runs(results, seeds).values())
+            means = [100 * np.mean(_errors(found, name) or np.nan) for name in GRIDS]
+            maps[_label(cell)] = np.reshape(means, (len(STEPS), len(STEPS)))
+        if not np.isnan(list(maps.values())).all():
+            caption = f"Relative MAE of {what} where sensors form a grid, mean over seeds."
+            axes = ("interval in t", "interval in x")
+            figures.append((caption, heat_maps(maps, STEPS, axes, "relative MAE, %")))
+    return figures
+
+
+def _intervals(
+    title: str, where: str, cells: Sequence[Stage], seeds: Sequence[int], results: Path
+) -> Table:
+    """For every model a square of intervals."""
+    rows = []
+    for cell in cells:
+        for t in STEPS:
+            names = [interval(t, x) for x in STEPS]
+            [[label, count, *errors]] = _rows([cell], names, seeds, results)
+            rows.append([label, count, str(t), *errors])
+    header = ["relative MAE, %", "seeds", "interval in t", *(f"{x} in x" for x in STEPS)]
+    note = (
+        f"Burgers' equation, sensors at every k-th time and position of the grid for {_window()}, "
+        f"errors {where}; the same runs as those of the tables before. `lno reproduce intervals`"
+    )
+    return Table(f"{title} on grids of sensors", header, rows, [note])
+
+
+def _rows(
+    cells: Sequence[Stage], names: Sequence[str], seeds: Sequence[int], results: Path
+) -> list[list[str]]:
+    """Label, number of seeds and errors on some data sets; cells of one label share a row."""
+    rows = []
+    for label in dict.fromkeys(map(_label, cells)):
+        several = [cell for cell in cells if _label(cell) == label]
+        asked = {name for cell in several for name in cell.data_sets()}
+        runs = [run for cell in several for run in cell.runs(results, seeds).values()]
+        errors = {name: _errors(runs, name) for name in names if name in asked}
+        counts = sorted({len(found) for found in errors.values()})
+        shown = [spread(errors[name]) if name in asked else UNASKED for name in names]
+        rows.append([label, "–".join(map(str, dict.fromkeys(counts[:1] + counts[-1:]))), *shown])
+    return rows
+
+
+def _errors(runs: Sequence[Run], name: str) -> list[float]:
+    return [run.metrics[name]["relative_mae"] for run in runs if name in run.metrics]
+
+
+def _label(cell: Cell) -> str:
+    """What a row is called: the model, and what is special about it."""
+    if cell.recipe.startswith("our-"):
+        return f"{NAMES[cell.model]}, our recipe"
+    if cell.recipe.startswith("completer-"):
+        return f"{NAMES[cell.model]}, one for each ratio"
+    return NAMES[cell.model]
+
+
+def _models(cells: Sequence[Cell]) -> list[str]:
+    """Models that the paper has numbers of."""
+    return [model for model in MODELS if any(cell.model == model for cell in cells)]
+
+
+def _printed(often: tuple[float, float]) -> str:
+    return f"{often[0]:.2f} ± {often[1]:.2f}"
+
+
+def _window() -> str:
+    return f"{WINDOW.coordinate} from {WINDOW.low:g} to {WINDOW.high:g}"
+
+
+def _budget(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
+    """Samples, how models were trained, said once if they all were alike, and where."""
+    counts = PROTOCOLS["standard"]["burgers"]
+    watched = counts.test // 2
+    told = (
+        f"{counts.train:,} samples to train on, {watched} to watch and {counts.test - watched} "
+        "others to test on, with the same sensors for every method."
+    )
+    trained = [cell for cell in cells if cell.epochs]
+    ways = set()
+    for cell in trained:
+        recipe, precision = cell.preset.recipe, cell.precision
+        step = f"{recipe.batch} samples and {recipe.queries:,} query points in a step"
+        ways.add(f"{recipe.epochs} epochs, {step}, {precision}")
+    if ways:
+        alike = "for every model" if len(ways) == 1 else "not for every model"
+        told += f" Budget, the same {alike}: {'; '.join(sorted(ways))}."
+    runs = [run for cell in trained for run in cell.runs(results, seeds).values()]
+    if runs:
+        machines = ", ".join(sorted({run.hardware for run in runs}))
+        told += f" Mean ± standard deviation over seeds, on {machines}."
+    return told

@@ -1,0 +1,487 @@
+"""The inverse problem on a small scale: what is seen, what is measured, and what is done again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Fields, Operator, cli
+from lno.data.interpolate import interpolate_rbf
+from lno.data.observe import Intervals, RandomRatio
+from lno.experiments import cells as running
+from lno.experiments import datasets, inverse, paper, presets, report
+from lno.experiments.inverse import Completer, Propagator, observed, predicted
+from lno.ledger import Run
+from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
+from lno.report import plots
+
+SIZES = {
+    "lno": LNOConfig(width=8, latents=4, blocks=1, heads=2, layers=1),
+    "gnot": GNOTConfig(width=8, blocks=1, heads=2, layers=1),
+    "deeponet": DeepONetConfig(width=8, blocks=1, heads=2, layers=2, basis=4),
+}
+SEEDS = range(2)
+COMPLETER = Completer("burgers", "lno", "completer", 2, "fp32")
+OURS = replace(COMPLETER, recipe="our-completer")
+PROPAGATOR = Propagator("burgers", "lno", "propagator", 2, "fp32")
+ALL = (*inverse.COMPLETERS, *inverse.PROPAGATORS)
+USUAL = {model: presets.preset("burgers", "completer", model) for model in inverse.MODELS}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Small fields and models in place of the paper's; the folder that everything is in."""
+    path = tmp_path_factory.mktemp("inverse")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LNO_DATA", str(path / "cache"))
+        patch.setattr(datasets, "pick_solver_device", lambda name: torch.device("cpu"))
+        tiny = datasets.Protocol(8, 6, {"grid": 32})
+        patch.setitem(datasets.PROTOCOLS["standard"], "burgers", tiny)
+        for model, config in SIZES.items():
+            for recipes in presets.PRESETS[model].values():
+                if recipes.get("burgers") and recipes["burgers"].protocol == "standard":
+                    usual = recipes["burgers"]
+                    recipe = replace(usual.recipe, batch=4, queries=64)
+                    patch.setitem(recipes, "burgers", replace(usual, config=config, recipe=recipe))
+        yield path
+
+
+@pytest.fixture(scope="module")
+def samples(root: Path) -> tuple[Fields, Fields, Fields]:
+    return COMPLETER.samples("cpu")
+
+
+def lno(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
+        patch.setattr("sys.argv", ["lno", *words])
+        patch.setenv("COLUMNS", "200")
+        cli.main()
+    assert left.value.code == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def reproduce(capsys: pytest.CaptureFixture[str], table: str, results: Path, *more: str) -> str:
+    words = ["--epochs", "2", "--precision", "fp32", "--seeds", "2", "--device", "cpu"]
+    return lno(capsys, "reproduce", table, *words, "--results", str(results), *more)
+
+
+def listed(shown: str) -> list[tuple[str, str, str]]:
+    """Model, recipe and seeds of the rows of a dry run."""
+    rows = [line.split("│") for line in shown.splitlines() if line.startswith("│ burgers")]
+    return [(row[2].strip(), row[3].strip(), row[6].strip()) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def ledger(root: Path) -> Path:
+    """Both stages of all models, trained for two epochs."""
+    results = root / "results"
+    every = [replace(c, epochs=2, precision="fp32") if c.epochs else c for c in ALL]
+    assert running.train_missing(every, SEEDS, results, device="cpu")
+    return results
+
+
+def relative_mae(guess: np.ndarray, truth: np.ndarray) -> float:
+    """Of fields (s, q), written out."""
+    return float(np.mean(np.abs(guess - truth).mean(1) / np.abs(truth).mean(1)))
+
+
+def test_samples_to_watch_and_to_test_are_others(samples: tuple[Fields, Fields, Fields]) -> None:
+    train, watched, test = (np.asarray(part.y) for part in samples)
+    assert [len(train), len(watched), len(test)] == [8, 3, 3]
+    every = np.concatenate((train, watched, test)).reshape(14, -1)
+    assert len(np.unique(every, axis=0)) == 14
+    _, others = datasets.dataset("burgers", device="cpu", show=False)
+    np.testing.assert_array_equal(np.concatenate((watched, test)), others.y)
+
+
+def test_test_samples_decide_nothing_and_are_not_watched(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With absurd test samples the same weights and the same learning curve come out."""
+    train, others = datasets.dataset("burgers", device="cpu", show=False)
+    scale = np.float32([1, 1, 1, 1e6, 1e6, 1e6])[:, None, None]
+    absurd = Fields(others.x, y=np.asarray(others.y) * scale, grid=others.grid, names=others.names)
+    found = []
+    for which in (others, absurd):
+        monkeypatch.setattr(inverse, "dataset", lambda *_, which=which: (train, which))
+        monkeypatch.setenv("LNO_DATA", str(root / f"cache-{which is absurd}"))
+        operator, _ = running._train(PROPAGATOR, [0], "cpu", None)
+        weights = torch.cat([p.detach().flatten() for p in operator.model.parameters()])
+        errors = [row["error"] for row in operator.provenance["curve"]]
+        found.append((weights, operator.normalizers, errors))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1:] == found[1][1:]
+
+
+def test_every_method_sees_the_same_sensors_and_they_tell_the_truth(
+    samples: tuple[Fields, Fields, Fields],
+) -> None:
+    test = samples[2]
+    t, x = (np.asarray(test.x)[:, k].reshape(32, 32) for k in (0, 1))
+    inside = (t >= 0.25) & (t <= 0.75)
+    rows = np.flatnonzero(inside[:, 0])
+    for ratio in inverse.RATIOS:
+        seen, again = (observed(test, RandomRatio(ratio)) for _ in range(2))
+        assert seen.hash == again.hash
+        assert np.asarray(seen.x).shape == (3, round(ratio * inside.sum()), 2)
+        for sample, field in zip(seen, np.asarray(test.y).reshape(3, 32, 32), strict=True):
+            j, i = np.round(sample.x * (31, 32)).astype(int).T
+            assert np.all(np.isin(j, rows))
+            np.testing.assert_array_equal(sample.u[:, 0], field[j, i])
+            np.testing.assert_array_equal(sample.y[:, 0], field[inside])
+    seen = observed(test, Intervals((4, 8)))
+    for sample, field in zip(seen, np.asarray(test.y).reshape(3, 32, 32), strict=True):
+        np.testing.assert_array_equal(sample.x[:, 0], t[rows[::4]][:, ::8].ravel())
+        np.testing.assert_array_equal(sample.x[:, 1], x[rows[::4]][:, ::8].ravel())
+        np.testing.assert_array_equal(sample.u[:, 0], field[rows[::4]][:, ::8].ravel())
+
+
+def test_completers_are_tested_on_what_they_are_for() -> None:
+    sets = {(c.model, c.recipe): c.data_sets() for c in inverse.COMPLETERS}
+    ratios = [f"test:ratio={r}%" for r in ("20", "10", "5", "1", "0.5")]
+    assert sets["rbf", "completer"] == ratios
+    assert sets["lno", "our-completer"] == sets["gnot", "completer"]
+    assert sets["gnot", "completer"][:5] == ratios
+    assert len(sets["gnot", "completer"]) == 5 + 16
+    assert sets["lno", "completer-0.5"] == ["test:ratio=0.5%"]
+    assert sets["lno", "completer-20"] == ["test:ratio=20%"]
+    ours, theirs, *_ = inverse.PROPAGATORS
+    assert [name.removeprefix("test:") for name in ours.data_sets()[:4]] == [
+        "from=truth",
+        "from=lno 10%",
+        "from=lno 1%",
+        "interval=2x2",
+    ]
+    assert {c.recipe for c in ours.needs()} == {"our-completer"}
+    assert [(c.model, c.recipe) for c in theirs.needs()] == [
+        (m, "completer") for m in ("lno", "gnot", "deeponet")
+    ]
+
+
+@pytest.mark.parametrize("cell", [COMPLETER, OURS], ids=lambda cell: cell.recipe)
+def test_errors_of_completers_are_those_written_out(
+    cell: Completer, ledger: Path, samples: tuple[Fields, Fields, Fields]
+) -> None:
+    for seed, run in cell.runs(ledger, SEEDS).items():
+        assert set(run.metrics) == set(cell.data_sets())
+        operator = cell.operator(seed)
+        assert operator is not None
+        for name, pattern in (
+            ("test:ratio=10%", RandomRatio(0.1)),
+            ("test:interval=4x8", Intervals((4, 8))),
+        ):
+            seen = observed(samples[2], pattern)
+            guess = np.stack([operator.predict(s.x, s.u, s.x_query) for s in seen])
+            expected = relative_mae(guess[..., 0], np.asarray(seen.y)[..., 0])
+            assert run.metrics[name]["relative_mae"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_propagators_are_measured_at_both_ends_alone(
+    ledger: Path, samples: tuple[Fields, Fields, Fields]
+) -> None:
+    test = samples[2]
+    truth = np.asarray(test.y).reshape(3, 32, 32)
+    points = np.asarray(test.x)
+    inside = (points[:, 0] >= 0.25) & (points[:, 0] <= 0.75)
+    for seed, run in PROPAGATOR.runs(ledger, SEEDS).items():
+        assert set(run.metrics) == set(PROPAGATOR.data_sets())
+        operator = PROPAGATOR.operator(seed)
+        gnot = replace(COMPLETER, model="gnot").operator(seed)
+        mine = COMPLETER.operator(seed)
+        assert operator is not None and gnot is not None and mine is not None
+        starts = {
+            "test:from=truth": np.asarray(test.y)[:, inside],
+            "test:from=gnot 1%": predicted(gnot, observed(test, RandomRatio(0.01))).numpy(),
+            "test:interval=8x2": predicted(mine, observed(test, Intervals((8, 2)))).numpy(),
+        }
+        for name, start in starts.items():
+            whole = [operator.predict(points[inside], values, points) for values in start]
+            ends = np.stack(whole).reshape(3, 32, 32)[:, [0, -1]].reshape(3, -1)
+            expected = relative_mae(ends, truth[:, [0, -1]].reshape(3, -1))
+            assert run.metrics[name]["relative_mae"] == pytest.approx(expected, rel=1e-4)
+    a, b = (run.metrics for run in PROPAGATOR.runs(ledger, SEEDS).values())
+    assert a["test:from=lno 10%"] != b["test:from=lno 10%"]
+
+
+@pytest.mark.parametrize("model", inverse.MODELS)
+def test_what_is_not_observed_changes_no_prediction(
+    model: str, ledger: Path, samples: tuple[Fields, Fields, Fields]
+) -> None:
+    test = samples[2]
+    cell = replace(COMPLETER, model=model)
+    operators = [o for c in {cell, OURS} if (o := c.operator(0)) is not None]
+    points, values = np.asarray(test.x), np.asarray(test.y)
+    for pattern in (RandomRatio(0.1), RandomRatio(0.005), Intervals((8, 16))):
+        seen = observed(test, pattern)
+        hidden = values + np.random.default_rng(0).normal(size=values.shape).astype(np.float32)
+        for k, sample in enumerate(seen):
+            known = (points[:, None] == sample.x).all(-1).any(1)
+            assert known.sum() == len(sample.x)
+            hidden[k, known] = values[k, known]
+        other = observed(
+            Fields(points, y=hidden, grid=test.grid, names=test.names, period=test.period), pattern
+        )
+        for operator in operators:
+            assert torch.equal(predicted(operator, seen), predicted(operator, other))
+
+
+def test_the_classical_opponent_sees_the_same_and_is_recorded(
+    ledger: Path, samples: tuple[Fields, Fields, Fields]
+) -> None:
+    run = Run.load(ledger / "burgers" / "rbf" / "completer-0-fp64-seed0.json")
+    assert (run.model, run.recipe, run.protocol) == ("rbf", "completer", "standard")
+    assert (run.seed, run.epochs, run.parameters) == (0, 0, 0)
+    assert len(run.metrics) == 5
+    seen = observed(samples[2], RandomRatio(0.2))
+    guess = [interpolate_rbf(s.x, s.u, s.x_query, (None, 1.0), 64) for s in seen]
+    expected = relative_mae(np.stack(guess)[..., 0], np.asarray(seen.y)[..., 0])
+    assert run.metrics["test:ratio=20%"]["relative_mae"] == pytest.approx(expected, rel=1e-4)
+    assert len(list((ledger / "burgers" / "rbf").iterdir())) == 1
+
+
+def test_interpolation_is_the_same_in_several_processes(
+    samples: tuple[Fields, Fields, Fields], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inverse.os, "cpu_count", lambda: 2)
+    seen = observed(samples[0], RandomRatio(0.05))
+    several = inverse.interpolated([seen] * 8)
+    assert len(several) == 8
+    for alone in inverse.interpolated([seen]):
+        for answer in several:
+            assert torch.equal(answer, alone)
+
+
+def test_the_commands_run_what_is_missing_and_print_it(
+    ledger: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What the cache keeps is read again; an empty ledger has nothing."""
+    assert listed(reproduce(capsys, "completer", tmp_path, "--dry-run")) == [
+        ("rbf", "completer", "0"),
+        ("lno", "our-completer", "0, 1"),
+        ("lno", "completer", "0, 1"),
+        ("gnot", "completer", "0, 1"),
+        ("deeponet", "completer", "0, 1"),
+        *(("lno", f"completer-{r}", "0, 1") for r in ("20", "10", "5", "1", "0.5")),
+    ]
+    assert not list(tmp_path.iterdir())
+    shown = reproduce(capsys, "completer", tmp_path)
+    assert "missing" not in shown
+    assert "LNO, one for each ratio" in shown
+    assert "nothing is missing" in reproduce(capsys, "completer", tmp_path, "--dry-run")
+    some = ("--models", "lno,gnot")
+    listing = reproduce(capsys, "propagator", tmp_path, *some, "--dry-run")
+    assert listed(listing) == [
+        ("lno", "our-propagator", "0, 1"),
+        ("lno", "propagator", "0, 1"),
+        ("gnot", "propagator", "0, 1"),
+    ]
+    assert "missing" not in reproduce(capsys, "propagator", tmp_path, *some)
+    intervals = reproduce(capsys, "intervals", tmp_path, "--models", "gnot")
+    assert "missing" not in intervals
+    assert intervals.count("GNOT") == 8
+    for path in tmp_path.rglob("*.json"):
+        assert Run.load(path).metrics == Run.load(ledger / path.relative_to(tmp_path)).metrics
+
+
+def test_a_deleted_run_comes_back_also_without_the_completers_that_it_needs(
+    ledger: Path,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache, results = tmp_path / "cache", tmp_path / "results"
+    shutil.copytree(datasets.cache_folder(), cache)
+    shutil.copytree(ledger, results)
+    monkeypatch.setenv("LNO_DATA", str(cache))
+    gone = PROPAGATOR.path(results, 1)
+    before = Run.load(gone)
+    gone.unlink()
+    assert listed(reproduce(capsys, "propagator", results, "--dry-run")) == [
+        ("lno", "propagator", "1")
+    ]
+    for model in ("lno", "gnot"):
+        shutil.rmtree(replace(COMPLETER, model=model).folder(SEEDS))
+    assert listed(reproduce(capsys, "propagator", results, "--dry-run")) == [
+        ("lno", "completer", "1"),
+        ("gnot", "completer", "1"),
+        ("lno", "propagator", "1"),
+    ]
+    times = {path: path.stat().st_mtime_ns for path in results.rglob("*.json")}
+    assert "missing" not in reproduce(capsys, "propagator", results)
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+    after = Run.load(gone)
+    assert set(after.metrics) == set(before.metrics)
+    for name, errors in before.metrics.items():
+        assert after.metrics[name]["relative_mae"] == pytest.approx(
+            errors["relative_mae"], rel=1e-3
+        )
+    shutil.rmtree(cache / "runs")  # all is there that tables need
+    assert "nothing is missing" in reproduce(capsys, "propagator", results, "--dry-run")
+
+
+def test_only_finished_operators_of_the_same_set_up_are_gone_on_from(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert COMPLETER.operator(1) is not None
+    assert COMPLETER.operator(2) is None
+    assert replace(COMPLETER, epochs=3).operator(0) is None
+    other = replace(presets.preset("burgers", "completer"), config=replace(SIZES["lno"], latents=5))
+    monkeypatch.setitem(presets.PRESETS["lno"]["completer"], "burgers", other)
+    assert COMPLETER.operator(1) is None
+    monkeypatch.undo()
+    cut = replace(COMPLETER, epochs=4)
+    assert not running.train_missing([cut], [0], tmp_path, device="cpu", minutes=1e-9)
+    assert (cut.folder([0]) / "model.safetensors").exists()
+    assert cut.operator(0) is None
+
+
+def fake(results: Path, cell: running.Cell, seed: int, errors: dict[str, float]) -> None:
+    run = Run(
+        problem="burgers",
+        model=cell.model,
+        recipe=cell.recipe,
+        protocol="standard",
+        seed=seed,
+        epochs=cell.epochs,
+        steps=100,
+        task={"kind": "completion", "pattern": {"kind": "random_ratio", "low": 0.1, "high": 0.2}},
+        hardware="a GPU",
+        seconds=30.0,
+        parameters=5,
+        data_hash="",
+        config={},
+        metrics={f"test:{name}": {"relative_mae": error} for name, error in errors.items()},
+        precision=cell.precision,
+    )
+    run.save(results, cell.name(seed))
+
+
+def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Path) -> None:
+    cells = {(c.model, c.recipe): c for c in ALL}
+    ratios = dict.fromkeys((f"ratio={r}%" for r in (20, 10, 5, 1, 0.5)), 0.062)
+    fake(tmp_path, cells["rbf", "completer"], 0, ratios)
+    for seed, error in enumerate((0.010, 0.012, 0.014)):
+        fake(tmp_path, cells["lno", "completer"], seed, dict.fromkeys(ratios, error))
+    fake(tmp_path, cells["lno", "completer-5"], 0, {"ratio=5%": 0.02})
+    shown = inverse.completer_table(inverse.COMPLETERS, range(3), tmp_path)
+    text = shown.markdown()
+    assert "| RBF | 1 | 6.200 | 6.200 | 6.200 | 6.200 | 6.200 |" in text
+    assert "| LNO | 3 | 1.200 ± 0.200 |" in text
+    assert "| GNOT | 0 | missing |" in text
+    assert "| LNO, one for each ratio | 0–1 | missing | missing | 2.000 | missing |" in text
+    assert "| LNO, paper | 1 | 0.60 |" in text
+    assert "| DeepONet, paper | 3 | 2.37 ± 0.18 |" in text
+    for told in (
+        "8 samples to train on, 3 to watch and 3 others to test on",
+        "the same for every model: 100 epochs, 4 samples and 64 query points in a step, tf32",
+        "on a GPU",
+        "`lno reproduce completer`",
+    ):
+        assert told in text
+    truth = {"from=truth": 0.03, "from=lno 10%": 0.05, "interval=2x4": 0.04}
+    fake(tmp_path, cells["lno", "our-propagator"], 0, truth)
+    text = inverse.propagator_table(inverse.PROPAGATORS, range(3), tmp_path).markdown()
+    assert "| LNO, our recipe | 0–1 | 3.000 | 5.000 | missing | – | – | – | – |" in text
+    assert "| LNO, paper | 1 | 3.73 | 5.69 | 7.72 | 9.03 | 10.98 |" in text
+    assert "| LNO, paper | 3 | 3.46 ± 0.21 | – |" in text
+    squares = inverse.propagator_intervals(inverse.ON_GRIDS, range(3), tmp_path)
+    assert len(squares.rows) == 4 * 4
+    assert "| LNO, our recipe | 0–1 | 2 | missing | 4.000 | missing | missing |" in (
+        squares.markdown()
+    )
+    different = [cells["lno", "completer"], replace(cells["gnot", "completer"], epochs=7)]
+    text = inverse.completer_table(different, range(3), tmp_path).markdown()
+    assert "not for every model: 100 epochs" in text
+    assert "; 7 epochs" in text
+
+
+def test_the_papers_numbers_have_all_models_and_columns() -> None:
+    for table in (paper.COMPLETER, paper.COMPLETER_SPREAD):
+        assert set(table) == set(inverse.MODELS)
+        assert all(tuple(row) == inverse.RATIOS for row in table.values())
+    assert set(paper.PROPAGATOR) == set(paper.PROPAGATOR_SPREAD) == set(inverse.MODELS)
+    asked = [name.removeprefix("test:from=") for name in inverse.PROPAGATORS[1].data_sets()]
+    for row in paper.PROPAGATOR.values():
+        assert list(row) == [name for name in asked if not name.startswith("test:")]
+
+
+def test_squares_are_drawn_with_their_numbers(tmp_path: Path) -> None:
+    values = np.arange(1.0, 17).reshape(4, 4)
+    values[3, 0] = np.nan
+    figure = plots.heat_maps({"a": values, "b": 2 * values}, (2, 4, 8, 16), ("t", "x"), "error")
+    first, second = (axis for axis in figure.axes if axis.get_title())
+    np.testing.assert_array_equal(np.ma.filled(first.images[0].get_array(), np.nan), values)
+    assert first.images[0].get_clim() == second.images[0].get_clim() == (1, 32)
+    told = {t.get_position(): t.get_text() for t in second.texts}
+    assert told[1, 0] == "4.00"  # the column, then the row
+    assert told[0, 3] == "missing"
+    assert (first.get_ylabel(), first.get_xlabel()) == ("t", "x")
+    plots.save(figure, tmp_path / "a.png", dpi=40)
+
+
+def test_the_report_has_both_stages_and_what_is_missing(
+    ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = report.page(tmp_path)
+    assert "Completers: a field from some of its points" in empty
+    assert "<img" not in empty
+    changed = {
+        name: tuple(
+            replace(c, epochs=2, precision="fp32") if c.epochs else c
+            for c in getattr(inverse, name)
+        )
+        for name in ("COMPLETERS", "PROPAGATORS", "ON_GRIDS")
+    }
+    for name, several in changed.items():
+        monkeypatch.setattr(inverse, name, several)
+    page = report.page(ledger)
+    for words in (
+        "Relative MAE of completers where sensors form a grid",
+        "Relative MAE of propagators after completers where sensors form a grid",
+        "Burgers&#x27; equation: completers<",
+        "Burgers&#x27; equation: completers for one ratio",
+        "Burgers&#x27; equation: propagators",
+    ):
+        assert words in page
+    assert "http" not in page.replace("http-equiv", "")
+    [run] = COMPLETER.runs(ledger, [0]).values()
+    [other] = COMPLETER.runs(ledger, [1]).values()
+    both = [100 * r.metrics["test:interval=4x8"]["relative_mae"] for r in (run, other)]
+    assert f"{np.mean(both):.3f} ± {np.std(both, ddof=1):.3f}" in report.markdown(ledger)
+
+
+@pytest.mark.parametrize("table", ["completer", "propagator", "intervals"])
+def test_the_commands_have_help_with_an_example(
+    table: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = lno(capsys, "reproduce", table, "--help")
+    assert f"Example: lno reproduce {table}" in page
+    for option in ("minutes", "seeds", "epochs", "models", "precision", "apart", "dry-run"):
+        assert f"--{option}" in page
+
+
+def test_presets_are_the_papers_and_can_be_trained(
+    root: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    words = ["--preset", "completer-5", "--epochs", "1", "--device", "cpu", "--out", str(out)]
+    assert "relative MAE" in lno(capsys, "train", "burgers", *words)
+    assert Operator.load(out / "model.safetensors").task.pattern == RandomRatio(0.05)
+    for model in inverse.MODELS:
+        for name, how in (("completer", ("adam", "step")), ("propagator", ("adamw", "onecycle"))):
+            chosen = presets.preset("burgers", name, model)
+            recipe = chosen.recipe
+            assert (recipe.loss, recipe.rate) == ("mse", 1e-3)
+            assert (recipe.optimizer, recipe.schedule) == how
+            assert chosen.raw
+        width, blocks = {"lno": (96, 4), "gnot": (96, 4), "deeponet": (128, 4)}[model]
+        assert (USUAL[model].config.width, USUAL[model].config.blocks) == (width, blocks)
+        assert (USUAL[model].recipe.batch, USUAL[model].recipe.queries) == (32, 2048)
+    ours = presets.preset("burgers", "our-completer")
+    assert ours.task.exact and ours.symmetries and not ours.raw
