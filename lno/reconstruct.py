@@ -8,7 +8,7 @@ stated share of the true values there (conformal prediction).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from lno.config import from_dict, require_count, require_range
 from lno.data import Fields
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation
@@ -40,40 +41,80 @@ class Reconstruction:
 
 @dataclass(frozen=True)
 class Calibration:
-    """By how much to widen what members disagree by.
+    """By how much to widen what members disagree by, for some numbers of sensors.
 
     Args:
         level: the share of true values that the bounds are to contain.
-        inside, outside: factors of the standard deviation over members, inside the completer's
-            window and outside of it.
+        sensors: how many there are, growing.
+        inside, outside: for each number, factors of the standard deviation over members, inside
+            the completer's window and outside of it; in between they are interpolated.
     """
 
     level: float = 0.9
-    inside: float = 2.0
-    outside: float = 2.0
+    sensors: tuple[int, ...] = (1,)
+    inside: tuple[float, ...] = (2.0,)
+    outside: tuple[float, ...] = (2.0,)
+
+    def __post_init__(self) -> None:
+        require_range("Calibration.level", self.level, 0.0, 1.0)
+        if not len(self.sensors) == len(self.inside) == len(self.outside) > 0:
+            raise ValueError("Calibration: expected two factors for every number of sensors")
+        for name, values in (("inside", self.inside), ("outside", self.outside)):
+            for k, value in enumerate(values):
+                require_range(f"Calibration.{name}[{k}]", value, 0.0, 1e30)
+        for k, count in enumerate(self.sensors):
+            require_count(f"Calibration.sensors[{k}]", count, 10**9)
+
+    def factors(self, sensors: int) -> tuple[float, float]:
+        """Inside and outside, for so many sensors.
+
+        >>> Calibration(0.9, (10, 1000), (2.0, 4.0), (1.0, 1.0)).factors(100)
+        (3.0, 1.0)
+        """
+        at, known = np.log(sensors), np.log(self.sensors)
+        inside, outside = (float(np.interp(at, known, v)) for v in (self.inside, self.outside))
+        return inside, outside
 
 
 @dataclass(frozen=True)
 class Misses:
-    """Errors at many points in units of the members' spread there.
+    """Errors at many points, seen by so many sensors, in units of the members' spread there."""
 
-    >>> tried = Misses(np.linspace(0, 1, 101), np.linspace(0, 3, 101))
-    >>> tried.covered(tried.calibration(0.5))["outside"]
-    0.504950495049505
-    """
-
+    sensors: int
     inside: np.ndarray
     outside: np.ndarray
 
-    def calibration(self, level: float) -> Calibration:
-        """The bounds that contain a share `level` of the values."""
-        return Calibration(level, _quantile(self.inside, level), _quantile(self.outside, level))
 
-    def covered(self, bounds: Calibration) -> dict[str, float]:
-        """The share of the values that bounds contain."""
-        hits = self.inside <= bounds.inside, self.outside <= bounds.outside
-        inside, outside, every = (float(h.mean()) for h in (*hits, np.concatenate(hits)))
-        return {"inside": inside, "outside": outside, "all": every}
+def calibrate(tried: Sequence[Misses], level: float) -> Calibration:
+    """The bounds that contain a share `level` of the values, for every number of sensors.
+
+    >>> tried = [Misses(10, np.linspace(0, 1, 101), np.linspace(0, 3, 101))]
+    >>> calibrate(tried, 0.5).outside
+    (1.5148514851485149,)
+    >>> covered(tried, calibrate(tried, 0.5))["inside"]
+    0.504950495049505
+    """
+    tried = sorted(tried, key=lambda one: one.sensors)
+    return Calibration(
+        level,
+        tuple(one.sensors for one in tried),
+        tuple(_quantile(one.inside, level) for one in tried),
+        tuple(_quantile(one.outside, level) for one in tried),
+    )
+
+
+def covered(tried: Sequence[Misses], bounds: Calibration) -> dict[str, float]:
+    """The share of the values that bounds contain: inside, outside, and of all."""
+    hits: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for one in tried:
+        for found, wrong, factor in zip(
+            hits, (one.inside, one.outside), bounds.factors(one.sensors), strict=True
+        ):
+            found.append(wrong <= factor)
+    inside, outside, every = (
+        float(np.concatenate(v).mean()) for v in (*hits, [*hits[0], *hits[1]])
+    )
+    return {"inside": inside, "outside": outside, "all": every}
 
 
 @dataclass(frozen=True)
@@ -115,20 +156,19 @@ class Reconstructor:
         """What each pair of members sees in sensors: (k, points of the grid).
 
         Args:
-            x: positions (n, d) of the sensors.
-            u: values (n, 1) there.
+            x: positions (n, d) of the sensors; of several samples (b, n, d).
+            u: values (n, 1) there, or (b, n, 1), which give (k, b, points).
         """
-        points = np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1)
-        points = points.reshape(-1, len(self.grid))
+        points = self._points()
         inside = self._inside(points)
         fields = []
         for k in range(max(len(self.completer.members), len(self.propagator.members))):
             completer, propagator = (
                 op.member(k % len(op.members)) for op in (self.completer, self.propagator)
             )
-            seen = completer.predict(x, u, points[inside])
-            field = propagator.predict(points[inside], seen, points)[:, 0]
-            field[inside] = seen[:, 0]  # the completer has looked at the sensors themselves
+            seen = np.asarray(completer.predict(x, u, points[inside]))
+            field = propagator.predict(points[inside], seen, points)[..., 0]
+            field[..., inside] = seen[..., 0]  # the completer has looked at the sensors themselves
             fields.append(field)
         return np.stack(fields)
 
@@ -150,9 +190,8 @@ class Reconstructor:
             errors = noise * np.random.default_rng(seed).standard_normal(np.shape(u))
             moved = whole.members(x, np.asarray(u) + errors) - seen
             spread = np.sqrt(spread**2 + np.square(moved).mean(0))
-        points = np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1)
-        inside = self._inside(points.reshape(-1, len(self.grid)))
-        wide = np.where(inside, self.calibration.inside, self.calibration.outside) * spread
+        inside = self._inside(self._points())
+        wide = np.where(inside, *self.calibration.factors(len(u))) * spread
         parts = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
         return Reconstruction(self.axes(), *parts)
 
@@ -167,21 +206,49 @@ class Reconstructor:
             level: the share.
             seed: decides the sensors.
         """
-        return replace(self, calibration=self.misses(samples, tasks, seed).calibration(level))
+        return replace(self, calibration=calibrate(self.misses(samples, tasks, seed), level))
 
     def coverage(
         self, samples: Fields, tasks: Iterable[Completion], seed: int = 0
     ) -> dict[str, float]:
         """The share of true values of `samples` that the bounds contain, inside and outside."""
-        return self.misses(samples, tasks, seed).covered(self.calibration)
+        return covered(self.misses(samples, tasks, seed), self.calibration)
 
-    def misses(self, samples: Fields, tasks: Iterable[Completion], seed: int = 0) -> Misses:
-        """How far true values of `samples` are from what is seen of them in a few sensors."""
-        found: dict[bool, list[np.ndarray]] = {True: [], False: []}
-        for inside, wrong, spread in self._trials(samples, tasks, seed):
-            for where in (True, False):
-                found[where].append((wrong / spread)[inside == where])
-        return Misses(np.concatenate(found[True]), np.concatenate(found[False]))
+    def misses(
+        self,
+        samples: Fields,
+        tasks: Iterable[Completion],
+        seed: int = 0,
+        report: Callable[[], None] = lambda: None,
+    ) -> list[Misses]:
+        """How far true values are from what is seen of them, for each task.
+
+        Args:
+            samples: whole fields on the grid.
+            tasks: what is observed of each of them, a definite number of points.
+            seed: decides the sensors.
+            report: is called after each of several parts of a task.
+        """
+        truth = np.asarray(samples.y)[..., 0]
+        inside, found = self._inside(self._points()), []
+        generator = torch.Generator().manual_seed(seed)
+        for task in tasks:
+            prepared, wrong = task.prepare(samples), []
+            for index in np.array_split(np.arange(len(samples)), -(-len(samples) // 16)):
+                batch = task.observe(prepared.batch(index), prepared.grid, generator)
+                if batch.mask is not None:
+                    raise ValueError(
+                        f"bounds depend on the number of sensors: expected a pattern that says how "
+                        f"many there are, got {task.pattern}"
+                    )
+                mean, spread = self._summary(self.members(batch.x, batch.u))
+                wrong.append(np.abs(truth[index] - mean) / spread)
+                report()
+            every = np.concatenate(wrong)
+            found.append(
+                Misses(batch.u.shape[1], *(every[:, w].ravel() for w in (inside, ~inside)))
+            )
+        return found
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -193,19 +260,9 @@ class Reconstructor:
             return self
         return replace(self, completer=replace(self.completer, task=replace(task, noise=noise)))
 
-    def _trials(self, samples: Fields, tasks: Iterable[Completion], seed: int) -> Any:
-        """For each sample and task: which points are inside, errors there and their spread."""
-        generator = torch.Generator().manual_seed(seed)
-        for task in tasks:
-            prepared = task.prepare(samples)
-            for k in range(len(samples)):
-                batch = task.observe(prepared.batch([k]), prepared.grid, generator)
-                real = slice(None) if batch.mask is None else batch.mask[0]
-                mean, spread = self._summary(self.members(batch.x[0][real], batch.u[0][real]))
-                sample = samples[k]
-                assert sample.y is not None
-                inside = self._inside(np.asarray(sample.x_query))
-                yield inside, np.abs(np.asarray(sample.y)[:, 0] - mean), spread
+    def _points(self) -> np.ndarray:
+        """The points of the grid, (n, d)."""
+        return np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1).reshape(-1, len(self.grid))
 
     def _inside(self, points: np.ndarray) -> np.ndarray:
         task = self.propagator.task
@@ -214,15 +271,15 @@ class Reconstructor:
 
     def _summary(self, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         least = FLOOR * self.propagator.normalizers.y.std[0]
-        spread = fields.std(0, ddof=1) if len(fields) > 1 else np.zeros(fields.shape[1])
+        spread = fields.std(0, ddof=1) if len(fields) > 1 else np.zeros(fields.shape[1:])
         return fields.mean(0), spread + least
 
     @staticmethod
     def load(completer: str | Path, propagator: str | Path, device: str = "auto") -> Reconstructor:
         """From two model files; the propagator's holds the calibration, if there is one."""
         first, second = Operator.load(completer, device), Operator.load(propagator, device)
-        told = second.provenance.get("calibration")
-        return Reconstructor(first, second, Calibration(**told) if told else Calibration())
+        told = second.provenance.get("calibration", {})
+        return Reconstructor(first, second, from_dict(Calibration, told))
 
 
 def _quantile(ratios: np.ndarray, level: float) -> float:

@@ -11,7 +11,7 @@ import pytest
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
 from lno.commands.reconstruct import load, read_sensors, reconstruct_file
 from lno.data.tables import write_csv
-from lno.reconstruct import Calibration, Reconstructor
+from lno.reconstruct import Calibration, Reconstructor, calibrate, covered
 
 WINDOW = Window("t", 0.25, 0.75)
 CONFIG = {"width": 24, "latents": 12, "blocks": 1, "heads": 2, "layers": 1}
@@ -49,7 +49,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Reconstructor:
 def folder(whole: Reconstructor, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
     whole.completer.save(path / "completer.safetensors")
-    told = {**whole.propagator.provenance, "calibration": asdict(Calibration(0.8, 3.0, 4.0))}
+    told = {
+        **whole.propagator.provenance,
+        "calibration": asdict(Calibration(0.8, (9,), (3.0,), (4.0,))),
+    }
     replace(whole.propagator, provenance=told).save(path / "propagator.safetensors")
     return path
 
@@ -76,19 +79,24 @@ def test_the_field_is_on_the_grid_and_passes_through_sensors_on_it(whole: Recons
 def test_calibrated_bounds_hold_on_samples_that_were_not_used(whole: Reconstructor) -> None:
     tasks = [Completion(RandomRatio(r), WINDOW, exact=True) for r in (0.05, 0.2)]
     fitted = whole.calibrated(waves(24, 1), tasks, level=0.8)
-    covered = fitted.coverage(waves(24, 2), tasks, seed=5)
+    shares = fitted.coverage(waves(24, 2), tasks, seed=5)
     for where in ("inside", "outside", "all"):
-        assert covered[where] == pytest.approx(0.8, abs=0.07)
+        assert shares[where] == pytest.approx(0.8, abs=0.07)
+    with pytest.raises(ValueError, match="expected a pattern that says how many"):
+        whole.misses(waves(3, 1), [Completion(RandomRatio(0.1, 0.3), WINDOW)])
     wider = whole.calibrated(waves(24, 1), tasks, level=0.95).calibration
-    assert wider.inside > fitted.calibration.inside
-    assert wider.outside > fitted.calibration.outside
+    assert wider.sensors == fitted.calibration.sensors == (7, 29)
+    assert all(a > b for a, b in zip(wider.inside, fitted.calibration.inside, strict=True))
+    assert all(a > b for a, b in zip(wider.outside, fitted.calibration.outside, strict=True))
+    for one in whole.misses(waves(24, 2), tasks, seed=5):
+        assert covered([one], fitted.calibration)["all"] == pytest.approx(0.8, abs=0.1)
 
 
 def test_coverage_follows_the_stated_level(whole: Reconstructor) -> None:
     tasks = [Completion(RandomRatio(0.1), WINDOW, exact=True)]
     fitted, tested = whole.misses(waves(24, 1), tasks), whole.misses(waves(24, 2), tasks, seed=5)
     levels = (0.5, 0.7, 0.9)
-    curve = [tested.covered(fitted.calibration(level))["all"] for level in levels]
+    curve = [covered(tested, calibrate(fitted, level))["all"] for level in levels]
     assert curve == pytest.approx(levels, abs=0.08)
     assert curve == sorted(curve)
 
@@ -144,7 +152,7 @@ def test_a_file_of_sensors_becomes_a_field_and_a_picture(
         "upper": (17, 16),
     }
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    assert load(folder, "cpu").calibration == Calibration(0.8, 3.0, 4.0)
+    assert load(folder, "cpu").calibration == Calibration(0.8, (9,), (3.0,), (4.0,))
 
 
 @pytest.mark.parametrize(
@@ -185,3 +193,27 @@ def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(ValueError, match=r"expected a name ending in \.npz"):
         reconstruct_file("s.csv", tmp_path / "f.csv")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"sensors": (1, 2)}, "two factors for every number of sensors"),
+        ({"inside": (float("nan"),)}, r"Calibration.inside\[0\]"),
+        ({"level": 90.0}, "Calibration.level"),
+        ({"sensors": (0,)}, r"Calibration.sensors\[0\]"),
+    ],
+)
+def test_impossible_calibrations_are_errors(keys: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Calibration(**keys)
+
+
+def test_several_samples_at_once_are_each_of_them(whole: Reconstructor) -> None:
+    random = np.random.default_rng(0)
+    x = np.stack((random.uniform(0.25, 0.75, (3, 9)), random.uniform(size=(3, 9))), -1)
+    u = np.sin(2 * np.pi * x[..., 1:])
+    together = whole.members(x, u)
+    assert together.shape == (3, 3, 17 * 16)
+    for k in range(3):
+        np.testing.assert_allclose(together[:, k], whole.members(x[k], u[k]), atol=1e-5)
