@@ -21,6 +21,7 @@ from lno.data import Fields
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation
 
+PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # what comes with the package
 FLOOR = 1e-3  # of the field's std: members that agree by chance are not that sure
 
 

@@ -8,11 +8,9 @@ import numpy as np
 
 from lno.data.tables import read_numbered
 from lno.files import replacing
-from lno.reconstruct import Reconstruction, Reconstructor
+from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
 from lno.tasks import Completion
-
-PRETRAINED = Path(__file__).parents[1] / "pretrained" / "burgers"
 
 
 def reconstruct_file(

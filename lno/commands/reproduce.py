@@ -128,6 +128,20 @@ def reproduce_efficiency(
     _print_table(efficiency.table(results))
 
 
+@app.command("pretrained", epilog="Example: lno reproduce pretrained")
+def reproduce_pretrained(
+    results: Ledger = RESULTS,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the models; default: in the package.")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """The models of `lno reconstruct`: train, calibrate and measure them."""
+    from lno.experiments import pretrained
+
+    _print_table(pretrained.make(results, folder or pretrained.PRETRAINED, device, _say))
+
+
 def _names(given: str) -> list[str]:
     """Names separated by commas."""
     return [name.strip() for name in given.split(",") if name.strip()]

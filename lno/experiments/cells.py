@@ -200,6 +200,21 @@ def train_missing(
     return True
 
 
+def train_operators(
+    cell: Cell,
+    seeds: Sequence[int],
+    device: str = "auto",
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Operator]:
+    """The trained operators of all seeds; those that are not kept any more are trained again."""
+    gone = [seed for seed in seeds if cell.operator(seed) is None]
+    for group in _groups(gone, together=True):
+        say(f"{cell.problem} {cell.model} {cell.recipe}, seed {', '.join(map(str, group))}")
+        _train(cell, group, device, None)
+    found = [cell.operator(seed, device) for seed in seeds]
+    return [operator for operator in found if operator is not None]
+
+
 def missing_runs(
     cells: Sequence[Cell], seeds: Sequence[int], results: Path
 ) -> dict[Cell, list[int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments import efficiency, forward, inverse, resolution
+from lno.experiments import efficiency, forward, inverse, pretrained, resolution
 from lno.files import write_text
 from lno.ledger import Run
 from lno.report import html, runs
@@ -36,6 +36,7 @@ def tables(results: Path) -> list[Table]:
         inverse.propagator_table(inverse.PROPAGATORS, SEEDS, results),
         inverse.completer_intervals(inverse.ON_GRIDS, SEEDS, results),
         inverse.propagator_intervals(inverse.ON_GRIDS, SEEDS, results),
+        pretrained.table(results),
     ]
 
 
@@ -51,7 +52,8 @@ def markdown(results: Path) -> str:
 def page(results: Path) -> str:
     """Tables and figures as one self-contained HTML page."""
     body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
-    for caption, figure in inverse.interval_maps(SEEDS, results):
+    shown = (*inverse.interval_maps(SEEDS, results), *pretrained.coverage_curve(results))
+    for caption, figure in shown:
         body += [html.paragraph(caption, note=True), html.picture(figure, caption)]
     # Runs for the table on resolutions were trained on other data than those they would stand by.
     found = [(p, run) for p, run in runs.load_runs(results) if run.protocol != "resolution"]

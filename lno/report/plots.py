@@ -161,6 +161,21 @@ def heat_maps(
     return figure
 
 
+def agreement(
+    stated: Sequence[float], lines: Mapping[str, Sequence[float]], x: str, y: str
+) -> Figure:
+    """Shares that were found against those that were stated; on the diagonal they agree."""
+    figure = Figure(figsize=(4.2, 4.0), layout="constrained")
+    axis = figure.subplots()
+    low = min(stated) - 0.05
+    axis.plot([low, 1], [low, 1], color="0.7", linewidth=1, label="as stated")
+    for name, found in lines.items():
+        axis.plot(stated, found, marker="o", markersize=4, label=name)
+    axis.set(xlabel=x, ylabel=y, xlim=(low, 1), ylim=(low, 1), aspect="equal")
+    axis.legend(frameon=False)
+    return figure
+
+
 def learning_curve(curve: Sequence[dict[str, Any]]) -> Figure:
     """Training loss and validation error against time."""
     figure = Figure(figsize=(7.2, 3.2), layout="constrained")

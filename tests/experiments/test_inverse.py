@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,10 +13,11 @@ import pytest
 import torch
 
 from lno import Fields, Operator, cli
+from lno.commands.reconstruct import load
 from lno.data.interpolate import interpolate_rbf
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import cells as running
-from lno.experiments import datasets, inverse, paper, presets, report
+from lno.experiments import datasets, inverse, paper, presets, pretrained, report
 from lno.experiments.inverse import Completer, Propagator, observed, predicted
 from lno.ledger import Run
 from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
@@ -485,3 +487,30 @@ def test_presets_are_the_papers_and_can_be_trained(
         assert (USUAL[model].recipe.batch, USUAL[model].recipe.queries) == (32, 2048)
     ours = presets.preset("burgers", "our-completer")
     assert ours.task.exact and ours.symmetries and not ours.raw
+
+
+def test_models_for_reconstruction_are_made_measured_and_used(
+    root: Path, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = [replace(cell, epochs=2, precision="fp32") for cell in pretrained.CELLS]
+    monkeypatch.setattr(pretrained, "CELLS", small)
+    monkeypatch.setattr(pretrained, "SEEDS", SEEDS)
+    shown = pretrained.make(tmp_path, tmp_path / "models", "cpu").markdown()
+    assert "Relative MAE in percent of ensembles of 2 on 3 test samples" in shown
+    found = json.loads((tmp_path / "benchmarks" / "pretrained.json").read_text())
+    single, half = (found["errors"][kind] for kind in ("float32", "float16"))
+    assert single.keys() == half.keys()
+    assert list(half.values()) == pytest.approx(list(single.values()), rel=2e-3)
+    assert [point["level"] for point in found["coverage"]] == list(pretrained.LEVELS)
+    assert [point["all"] for point in found["coverage"]] == sorted(
+        point["all"] for point in found["coverage"]
+    )
+    whole = load(tmp_path / "models", "cpu")
+    assert len(whole.completer.members) == len(whole.propagator.members) == 2
+    assert whole.calibration.sensors == (3, 5, 26, 51, 102)
+    assert found["bytes"] == sum(p.stat().st_size for p in tmp_path.glob("models/*.safetensors"))
+    told = (tmp_path / "models" / "README.md").read_text()
+    assert "results/burgers/lno/our-completer-2-fp32-seed1.json" in told
+    assert len(pretrained.coverage_curve(tmp_path)) == 1
+    assert pretrained.coverage_curve(tmp_path / "nowhere") == []
+    assert "missing" in pretrained.table(tmp_path / "nowhere").markdown()

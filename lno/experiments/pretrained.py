@@ -1,0 +1,202 @@
+"""The models that come with `lno reconstruct`: our completers as one ensemble, our propagators too.
+
+Weights are kept in half precision; errors of both are measured side by side. Bounds are calibrated
+on the samples that were watched, and how much they contain is measured on the test samples.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from lno.data import Fields
+from lno.data.observe import RandomRatio
+from lno.experiments.cells import Cell, train_operators
+from lno.experiments.inverse import (
+    COMPLETERS,
+    PROPAGATORS,
+    TRUTH,
+    at_the_ends,
+    mean_errors,
+    observed,
+    percent,
+    predicted,
+)
+from lno.experiments.presets import RATIOS, WINDOW
+from lno.files import write_json, write_text
+from lno.operator import Operator
+from lno.reconstruct import PRETRAINED, Misses, Reconstructor, calibrate, covered
+from lno.report.plots import agreement
+from lno.report.tables import MISSING, Table
+from lno.tasks import Completion
+from lno.training.progress import progress
+
+CELLS: tuple[Cell, ...] = tuple(
+    next(c for c in cells if c.recipe == recipe)
+    for cells, recipe in ((COMPLETERS, "our-completer"), (PROPAGATORS, "our-propagator"))
+)
+SEEDS = range(3)
+LEVEL, LEVELS = 0.9, (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
+COMMAND = "lno reproduce pretrained"
+
+
+def make(
+    results: Path,
+    folder: Path = PRETRAINED,
+    device: str = "auto",
+    say: Callable[[str], None] = lambda line: None,
+) -> Table:
+    """Train what is missing, write the models and their cards, and measure them."""
+    completer, propagator = (
+        joined(cell, train_operators(cell, SEEDS, device, say)) for cell in CELLS
+    )
+    _, watched, test = CELLS[0].samples(device)
+    single = Reconstructor(completer, propagator)
+    paths = [folder / f"{name}.safetensors" for name in ("completer", "propagator")]
+    completer.save(paths[0], half=True)
+    propagator.save(paths[1], half=True)
+    half = Reconstructor.load(paths[0], paths[1], device)
+    fitted, tested = (misses(half, samples) for samples in (watched, test))
+    bounds = calibrate(fitted, LEVEL)
+    told = {**propagator.provenance, "calibration": asdict(bounds)}
+    replace(propagator, provenance=told).save(paths[1], half=True)
+    found = {
+        "errors": {"float32": errors(single, test), "float16": errors(half, test)},
+        "bytes": sum(path.stat().st_size for path in paths),
+        "level": LEVEL,
+        "by_sensors": {str(one.sensors): covered([one], bounds) for one in tested},
+        "coverage": [{"level": v, **covered(tested, calibrate(fitted, v))} for v in LEVELS],
+        "calibration": asdict(bounds),
+        "samples": {"watched": len(watched), "test": len(test)},
+    }
+    write_json(results / "benchmarks" / "pretrained.json", found)
+    write_text(folder / "README.md", card(found, single))
+    return table(results)
+
+
+def joined(cell: Cell, members: Sequence[Operator]) -> Operator:
+    """The operators of several seeds as one ensemble."""
+    first = members[0]
+    models = [model.to(first.device) for operator in members for model in operator.members]
+    kept = ("lno", "torch", "hardware", "precision", "data", "recipe", "steps")
+    told = {key: first.provenance[key] for key in kept if key in first.provenance}
+    runs = [f"{cell.problem}/{cell.model}/{cell.name(seed)}.json" for seed in SEEDS]
+    return replace(first, members=models, provenance={**told, "runs": runs})
+
+
+def misses(whole: Reconstructor, samples: Fields) -> list[Misses]:
+    """How far the truth is from what the members see, at every ratio."""
+    tasks = [Completion(RandomRatio(ratio), WINDOW, exact=True) for ratio in RATIOS]
+    parts = len(tasks) * -(-len(samples) // 16)
+    with progress("reconstructing", parts) as update:
+        done = iter(range(1, parts + 1))
+        return whole.misses(samples, tasks, report=lambda: update(next(done)))
+
+
+def errors(whole: Reconstructor, test: Fields) -> dict[str, float]:
+    """Relative MAE of the ensembles: of the completer at every ratio, of both at the ends."""
+    found = {}
+    whole_fields = whole.propagator.task.prepare(test)
+    ends = at_the_ends(whole_fields)
+    seen: dict[str, Any] = {TRUTH: whole_fields}
+    for ratio in RATIOS:
+        sensors = observed(test, RandomRatio(ratio))
+        inside = predicted(whole.completer, sensors)
+        found[f"test:ratio={percent(ratio)}"] = mean_errors(inside, sensors)["relative_mae"]
+        there = (whole_fields.x_query, whole_fields.y)
+        seen[f"test:from={percent(ratio)}"] = Fields(whole_fields.x, inside, *there)
+    for name, fields in seen.items():
+        prediction = predicted(whole.propagator, fields)
+        found[name] = mean_errors(prediction, fields, ends)["relative_mae"]
+    return found
+
+
+def table(results: Path) -> Table:
+    """What the models that come with the package are good for."""
+    found = _found(results)
+    ratios = [f"{100 * ratio:g} %" for ratio in RATIOS]
+    header = ["", "truth", *ratios]
+    if not found:
+        rows = [["missing", *[MISSING] * (1 + len(RATIOS))]]
+        return Table("Models that come with the package", header, rows, [f"`{COMMAND}`"])
+    rows = []
+    for kind, values in found["errors"].items():
+        inside = [f"{100 * values[f'test:ratio={percent(r)}']:.3f}" for r in RATIOS]
+        after = [f"{100 * values[name]:.3f}" for name in (TRUTH, *_after())]
+        rows += [[f"completer, {kind}", "–", *inside], [f"both, t = 0 and 1, {kind}", *after]]
+    shares = found["by_sensors"].values()
+    level = f"{100 * found['level']:.0f} %"
+    rows.append([f"inside {level} bounds", "–", *(f"{100 * s['all']:.1f} %" for s in shares)])
+    note = (
+        f"Relative MAE in percent of ensembles of {len(SEEDS)} on {found['samples']['test']} test "
+        f"samples, and the share of all true values that lies between the bounds, which were "
+        f"calibrated on {found['samples']['watched']} others. Files: {found['bytes'] / 1e6:.1f} MB "
+        f"in float16. `{COMMAND}`"
+    )
+    return Table("Models that come with the package", header, rows, [note])
+
+
+def coverage_curve(results: Path) -> list[tuple[str, Figure]]:
+    """Stated levels against what bounds contain; nothing where it was not measured."""
+    found = _found(results)
+    if not found:
+        return []
+    curve = found["coverage"]
+    lines = {
+        name: [point[key] for point in curve]
+        for name, key in (("inside the window", "inside"), ("outside", "outside"))
+    }
+    caption = "Bounds of reconstructions: the share of true values in them on the test samples."
+    figure = agreement([p["level"] for p in curve], lines, "stated level", "share inside")
+    return [(caption, figure)]
+
+
+def card(found: dict[str, Any], whole: Reconstructor) -> str:
+    """What a user of the models should know."""
+    values = found["errors"]["float16"]
+    at = ", ".join(
+        f"{100 * values[f'test:ratio={percent(r)}']:.2f} % at {100 * r:g} %" for r in RATIOS
+    )
+    ends = f"{100 * values[TRUTH]:.2f} % from the truth inside the window, " + ", ".join(
+        f"{100 * values[name]:.2f} % at {100 * r:g} %"
+        for name, r in zip(_after(), RATIOS, strict=True)
+    )
+    both = (whole.completer, whole.propagator)
+    runs = "\n".join(f"- `results/{run}`" for w in both for run in w.provenance["runs"])
+    return f"""# Burgers' equation from sensors
+
+Two ensembles of {len(SEEDS)} Latent Neural Operators each, in float16. `completer.safetensors`
+sees u(t, x) for {WINDOW.low:g} ≤ t ≤ {WINDOW.high:g} from sensors there,
+`propagator.safetensors` goes on to 0 ≤ t ≤ 1. `lno reconstruct` uses them.
+
+**For** u_t + u u_x = 0.01 u_xx on a circle of length 1, with smooth random initial values of unit
+variance, as `lno data make burgers` draws them. For other viscosities, domains and forcings, train
+your own.
+
+**Errors** on {found["samples"]["test"]} unseen samples, relative MAE. Completer, by share of
+points observed: {at}. At t = 0 and t = 1: {ends}.
+
+**Bounds** contain {100 * found["level"]:.0f} % of the true values of unseen samples, pooled over
+points and samples, for sensors without errors at random places; a single field may have more or
+less.
+
+Trained in the runs
+
+{runs}
+
+Made by `{COMMAND}`.
+"""
+
+
+def _after() -> list[str]:
+    return [f"test:from={percent(ratio)}" for ratio in RATIOS]
+
+
+def _found(results: Path) -> dict[str, Any]:
+    path = results / "benchmarks" / "pretrained.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
