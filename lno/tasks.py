@@ -24,7 +24,7 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, require_range, to_dict, to_tagged
 from lno.data import Batch, Fields
-from lno.data.interpolate import interpolate
+from lno.data.krige import krige
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
@@ -182,10 +182,10 @@ class Completion(Steady):
     Args:
         pattern: which points are observed.
         window: the part of the domain that is observed and completed; None: all of it.
-        exact: predictions pass through the observations: what the model misses there is
-            interpolated by radial basis functions and added. The model knows what such fields look
-            like, the interpolant what this one is near its sensors; the more of these there are,
-            the more it decides. `Recipe.through` trains for it.
+        exact: predictions pass through the observations: what the model misses there is added, as
+            far around them as it is likely to reach (`lno.data.krige`). The model knows what such
+            fields look like, its misses what this one is near the sensors; the more of these there
+            are, the more they decide.
         noise: the standard deviation of errors of the observations that predictions are made from,
             in their units: an exact prediction then smooths what it adds.
 
@@ -246,7 +246,7 @@ class Completion(Steady):
         missed = batch.u.to(answer.dtype) - apply(there)
         x, x_query = features(batch.x).expand(len(batch), -1, -1), features(batch.x_query)
         mask = None if batch.mask is None else batch.mask.to(x.device)
-        return answer + interpolate(x, missed.to(x.device), x_query, mask, self.noise).to(answer)
+        return answer + krige(x, missed.to(x.device), x_query, mask, self.noise).to(answer)
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ def test_noisy_sensors_are_smoothed_and_widen_the_bounds(whole: Reconstructor) -
 
 
 def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
-    table = sensors(30)
-    table[:, 1] = 0.25 + 0.1 * np.random.default_rng(0).uniform(size=30)  # all of them early
+    table = sensors(80)
+    table[:, 1] = 0.25 + 0.1 * np.random.default_rng(0).uniform(size=80)  # all of them early
     found = whole(table[:, [1, 0]], table[:, 2:])
     width = found.upper - found.lower
     assert width[4:6].mean() < width[10:12].mean()

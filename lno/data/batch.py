@@ -19,9 +19,7 @@ class Batch:
 
     Positions that all samples share have a batch axis of one: a model computes what depends on
     positions alone once for the whole batch. `x_query is x` where the answer is wanted at the
-    observed points. Masks are None where nothing is padded; True marks a real point. `carry` says
-    how much of what a model misses at each observation to add at each query point, where
-    predictions are to pass through the observations.
+    observed points. Masks are None where nothing is padded; True marks a real point.
     """
 
     x: Float[Tensor, "#b n d"]
@@ -30,7 +28,6 @@ class Batch:
     y: Float[Tensor, "b q o"] | None = None
     mask: Bool[Tensor, "b n"] | None = None
     query_mask: Bool[Tensor, "b q"] | None = None
-    carry: Float[Tensor, "b q n"] | None = None
 
     def __len__(self) -> int:
         return self.u.shape[0]
@@ -78,7 +75,6 @@ class Batch:
             x_query=self.x_query[:, index],
             y=pick(self.y),
             query_mask=pick(self.query_mask),
-            carry=pick(self.carry),
         )
 
     def _pick(self, change: Change) -> Batch:
@@ -91,5 +87,5 @@ class Batch:
 
     def _others(self, change: Change) -> dict[str, Any]:
         """What is neither a position nor a value, changed."""
-        others = {name: getattr(self, name) for name in ("mask", "query_mask", "carry")}
+        others = {name: getattr(self, name) for name in ("mask", "query_mask")}
         return {name: None if v is None else change(v) for name, v in others.items()}

@@ -146,6 +146,26 @@ def sharpness_table(results: Path) -> str:
     return "\n".join([*rows, "", "`python benchmarks/sharpness.py`"])
 
 
+def completion_table(results: Path) -> str:
+    """Errors of reconstructions by what they are made of."""
+    content = json.loads((results / "benchmarks" / "completion.json").read_text())
+    ratios = " | ".join(f"{100 * ratio:g} %" for ratio in content["ratios"])
+    rows = [f"| relative MAE at | {ratios} |", "|---" * (1 + len(content["ratios"])) + "|"]
+    columns = zip(*(r["relative_mae"] for r in content["rows"]), strict=True)
+    least = [min(column) for column in columns]
+    for r in content["rows"]:
+        shown = [
+            f"**{100 * e:.2f} %**" if e == best else f"{100 * e:.2f} %"
+            for e, best in zip(r["relative_mae"], least, strict=True)
+        ]
+        rows.append(f"| {r['name']} | {' | '.join(shown)} |")
+    note = (
+        f"{content['samples']} test samples on 64² points, the small model, {content['epochs']} "
+        f"epochs, one seed ({content['hardware']}). `python benchmarks/completion.py`"
+    )
+    return "\n".join([*rows, "", note])
+
+
 FAST = ("tf32", "mixed")
 TABLES: dict[str, Callable[[Path], str]] = {
     "quickstart": quickstart_table,
@@ -155,11 +175,12 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "training_step": training_step_table,
     "precision": precision_table,
     "sharpness": sharpness_table,
+    "completion": completion_table,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
 }
-PAGES = ("README.md", "docs/data.md", "docs/training.md")
+PAGES = ("README.md", "docs/data.md", "docs/training.md", "docs/reconstruction.md")
 
 
 def fill(text: str, results: Path) -> str:

@@ -59,11 +59,6 @@ class Team:
         mine = slice(self.rank, None, self.size)
         if self.split == "samples":
             return batch.at_samples(torch.arange(len(batch), device=batch.u.device)[mine])
-        if batch.carry is not None:
-            raise ValueError(
-                "predictions that pass through the observations need all of these on every "
-                "process: use split='samples', or Completion(exact=False)"
-            )
         if min(batch.x.shape[1], batch.x_query.shape[1]) < self.size:
             raise ValueError(
                 f"{self.size} processes share the points of a sample: expected at least as many, "

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from lno.data import Batch
-from lno.data.interpolate import interpolation_matrix
 from lno.metrics import METRICS
 from lno.training.precision import matrix_products
 from lno.training.samples import Samples
@@ -141,11 +140,7 @@ def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
     if training.orbit is not None:
         batch = training.orbit.draw(batch, generator)
     grid, queries = training.data.grid, training.recipe.queries
-    batch = training.task.draw(batch, grid, generator, queries)
-    if training.recipe.through:
-        matrix = interpolation_matrix(batch.x.expand(len(batch), -1, -1), batch.x_query, batch.mask)
-        batch = replace(batch, carry=matrix)
-    return batch
+    return training.task.draw(batch, grid, generator, queries)
 
 
 def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:

@@ -27,9 +27,6 @@ class Recipe:
         loss: "relative_l2", "relative_mae" or "mse".
         physical: take the loss in physical units, not of the normalised output.
         gradient: the weight of the same loss of differences between neighbours on the grid.
-        through: the share of the loss that is taken of predictions through the observations, for
-            `Completion(exact=True)`; one half is good, and needs a small linear system for every
-            sample of a step.
         queries: random query points in a step, the same for all samples of a batch; None: all.
             A decoder that goes point by point learns as well from some of them, and faster.
         clip: the largest gradient norm; None: no limit.
@@ -50,7 +47,6 @@ class Recipe:
     loss: str = "relative_l2"
     physical: bool = False
     gradient: float = 0.0
-    through: float = 0.0
     queries: int | None = None
     clip: float | None = None
     ema: float | None = None
@@ -68,7 +64,6 @@ class Recipe:
                     f"Recipe.{name} must be one of {expected}, got {getattr(self, name)!r}"
                 )
         require_range("Recipe.gradient", self.gradient, 0.0, 1e6)
-        require_range("Recipe.through", self.through, 0.0, 1.0)
         if self.gradient and self.queries is not None:
             raise ValueError(
                 "Recipe.gradient needs the whole grid in every step: set Recipe.queries to None"

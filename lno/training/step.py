@@ -14,7 +14,6 @@ from torch.func import functional_call
 
 from lno.data import Batch
 from lno.metrics import METRICS
-from lno.tasks import Completion
 from lno.training.distributed import METRICS_OF_PARTS
 from lno.training.precision import half_where_free, matrix_products
 from lno.training.schedules import SCHEDULES
@@ -34,12 +33,6 @@ def loss_function(training: Training) -> Callable[[Model, Batch], Tensor]:
             "Recipe.gradient needs data on a grid, whole on every process: pass "
             "Fields(..., grid=...)"
         )
-    task = training.task
-    if recipe.through and not (isinstance(task, Completion) and task.exact):
-        raise ValueError(
-            "Recipe.through is for predictions that pass through the observations: pass "
-            "task=Completion(..., exact=True)"
-        )
     by_points = training.team.size > 1 and training.team.split == "points"
     metric = (METRICS_OF_PARTS if by_points else METRICS)[recipe.loss]
     scale = training.normalizers.y
@@ -48,25 +41,9 @@ def loss_function(training: Training) -> Callable[[Model, Batch], Tensor]:
 
     def loss(model: Model, batch: Batch) -> Tensor:
         assert batch.y is not None
-        if batch.carry is None:
-            with half_where_free(precision, batch.u.device):
-                prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
-            return measured(prediction.to(batch.y.dtype), batch)
-        # The model alone as well as through the observations: without the first term it would have
-        # little to learn from, since what an interpolant leaves over has no large-scale shape.
-        shape = torch.broadcast_shapes(batch.x_query.shape[:-2], batch.x.shape[:-2])
-        both = (v.expand(*shape, -1, -1) for v in (batch.x_query, batch.x))
         with half_where_free(precision, batch.u.device):
-            prediction = model(batch.x, batch.u, torch.cat(tuple(both), -2), batch.mask)
-        sizes = (batch.x_query.shape[-2], batch.x.shape[-2])
-        alone, there = prediction.to(batch.y.dtype).split(sizes, -2)
-        through = alone + batch.carry @ (batch.u - there)
-        share = recipe.through
-        return (1 - share) * measured(alone, batch) + share * measured(through, batch)
-
-    def measured(prediction: Tensor, batch: Batch) -> Tensor:
-        target = batch.y
-        assert target is not None
+            prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
+        prediction, target = prediction.to(batch.y.dtype), batch.y
         if recipe.physical:
             prediction, target = prediction * std + mean, target * std + mean
         value = metric(prediction, target, batch.query_mask)

@@ -4,10 +4,8 @@ import warnings
 
 import numpy as np
 import pytest
-import torch
 
-from lno.data import interpolate as interpolation
-from lno.data.interpolate import interpolate, interpolate_rbf, interpolation_matrix
+from lno.data.interpolate import interpolate_rbf
 
 
 def rng():
@@ -121,97 +119,3 @@ def test_arguments_are_left_alone():
     interpolate_rbf(x, x, q, [1.0])
     np.testing.assert_array_equal(x, before[0])
     np.testing.assert_array_equal(q, before[1])
-
-
-# -- many samples at once --------------------------------------------------------------------------
-
-
-def test_all_samples_at_once_are_scipys_one_by_one():
-    x, u = rng().random((3, 40, 2)), rng().standard_normal((3, 40, 2))
-    q = rng().random((3, 50, 2))
-    got = interpolate(*(torch.from_numpy(v) for v in (x, u, q)))
-    for k in range(3):
-        alone = interpolate_rbf(x[k], u[k], q[k], neighbors=40)
-        np.testing.assert_allclose(got[k], alone, rtol=1e-6, atol=1e-6)
-    shared = interpolate(*(torch.from_numpy(v) for v in (x, u, q[:1])))
-    np.testing.assert_allclose(shared[0], got[0], atol=1e-12)
-
-
-def test_padded_observations_count_for_nothing():
-    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((30, 3), (30, 1), (9, 3)))
-    mask = torch.arange(30) < torch.tensor([[30], [11]])
-    got = interpolate(x, u, q, mask)
-    u[1, 11:], x[1, 11:] = 1e6, 0.5
-    np.testing.assert_allclose(interpolate(x, u, q, mask), got, atol=1e-9)
-    alone = interpolate(x[1:, :11], u[1:, :11], q[1:])
-    np.testing.assert_allclose(got[1:], alone, atol=1e-7)
-
-
-def test_the_matrix_is_the_interpolation():
-    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((30, 3), (30, 2), (9, 3)))
-    mask = torch.arange(30) < torch.tensor([[30], [11]])
-    matrix = interpolation_matrix(x, q, mask)
-    np.testing.assert_allclose(matrix @ u, interpolate(x, u, q, mask), atol=1e-7)
-    assert not matrix[1, :, 11:].any()
-    through = interpolation_matrix(x, x, mask)[1, :11, :11]
-    np.testing.assert_allclose(through, np.eye(11), atol=1e-6)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_few_observations_or_all_on_a_line_are_enough(n):
-    x, u = torch.rand(1, n, 2), torch.rand(1, n, 1)
-    np.testing.assert_allclose(interpolate(x, u, x), u, atol=1e-4)
-    line = torch.linspace(0, 1, 12)[None, :, None] * torch.ones(2)
-    values = line[..., :1] ** 2
-    np.testing.assert_allclose(interpolate(line, values, line), values, atol=1e-4)
-    twice = torch.cat((x, x), dim=1)  # exact repeats are the same observation
-    np.testing.assert_allclose(interpolate(twice, torch.cat((u, u), 1), x), u, atol=1e-4)
-
-
-def test_beyond_what_is_dense_the_nearest_decide(monkeypatch):
-    x, u, q = (torch.rand(2, n, c, dtype=torch.float64) for n, c in ((200, 2), (200, 1), (20, 2)))
-    u = x.sin().sum(-1, keepdim=True)
-    mask = torch.arange(200) < torch.tensor([[200], [150]])
-    whole = interpolate(x, u, q, mask)
-    monkeypatch.setattr(interpolation, "DENSE", 100)
-    np.testing.assert_allclose(interpolate(x, u, q, mask), whole, atol=1e-3)
-
-
-def test_queries_in_parts_are_queries_at_once(monkeypatch):
-    x, u, q = torch.rand(2, 30, 2), torch.rand(2, 30, 1), torch.rand(2, 40, 2)
-    whole = interpolate(x, u, q)
-    monkeypatch.setattr(interpolation, "SCRATCH", 2 * 30 * 7)
-    np.testing.assert_allclose(interpolate(x, u, q), whole, atol=1e-6)
-
-
-@pytest.mark.parametrize("noise", [0.01, 0.05, 0.3])
-def test_smoothing_is_as_good_as_the_best_that_could_have_been_chosen(noise: float) -> None:
-    random = np.random.default_rng(0)
-    x, q = (random.uniform(size=(n, 2)) for n in (300, 500))
-    clean, truth = (np.sin(6 * v[:, :1]) * np.cos(5 * v[:, 1:]) for v in (x, q))
-    u = clean + noise * random.standard_normal(clean.shape)
-    at, values, queries = (torch.from_numpy(v)[None] for v in (x, u, q))
-    exact, smooth = (
-        np.abs(interpolate(at, values, queries, noise=s)[0].numpy() - truth).mean()
-        for s in (0.0, noise)
-    )
-    best = min(
-        np.abs(interpolate_rbf(x, u, q, neighbors=300, smoothing=s) - truth).mean()
-        for s in 10.0 ** np.arange(-7, 3)
-    )
-    assert smooth < 1.2 * best
-    assert smooth < 0.7 * exact
-
-
-def test_without_noise_nothing_is_smoothed() -> None:
-    x = torch.rand(1, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    u = torch.sin(6 * x[..., :1])
-    assert torch.allclose(interpolate(x, u, x, noise=1e-9), u, atol=1e-7)
-
-
-def test_observations_that_noise_explains_leave_a_trend() -> None:
-    x = torch.rand(1, 30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    u = 1 + x[..., :1] + 1e-3 * torch.sin(40 * x[..., 1:])
-    found = interpolate(x, u, x, noise=0.1)
-    corners = torch.linalg.lstsq(torch.cat((torch.ones(30, 1), x[0]), 1), u[0]).solution
-    assert torch.allclose(found[0], torch.cat((torch.ones(30, 1), x[0]), 1) @ corners, atol=1e-5)

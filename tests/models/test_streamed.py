@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
+from small_models import all_close, value_and_gradient
 from torch.autograd import gradcheck
 
 from lno import Spec
@@ -59,10 +58,9 @@ def test_the_model_is_the_written_out_one_in_value_and_gradient(
     results = []
     for most in (0, 10**9):
         monkeypatch.setattr(definition, "WRITTEN_OUT", most)
-        results.append(value_and_gradient(model, lambda: model(x, u, x, mask, weights)))
+        results.append(value_and_gradient(model, model(x, u, x, mask, weights)))
     tolerance = 1e-10 if dtype == torch.float64 else 1e-5
-    for a, b in zip(*results, strict=True):
-        assert (a - b).abs().max() <= tolerance * b.abs().max().clamp(min=1e-3)
+    assert all_close(*results, tolerance)
 
 
 def test_in_half_precision_it_is_as_accurate(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,21 +69,14 @@ def test_in_half_precision_it_is_as_accurate(monkeypatch: pytest.MonkeyPatch) ->
         torch.manual_seed(seed)
         model = LNO(Spec(2, 1, 1), CONFIG)
         x, u = torch.randn(3, 50, 2), torch.randn(3, 50, 1)
-        exact = value_and_gradient(model, lambda model=model, x=x, u=u: model(x, u, x))
+        exact = value_and_gradient(model, model(x, u, x))
         for most in errors:
             monkeypatch.setattr(definition, "WRITTEN_OUT", most)
             with torch.autocast("cpu", torch.bfloat16):
-                got = value_and_gradient(model, lambda model=model, x=x, u=u: model(x, u, x))
+                got = value_and_gradient(model, model(x, u, x))
             pairs = zip(got, exact, strict=True)
             errors[most] += sum(float((a - b).norm() / b.norm().clamp(min=1e-6)) for a, b in pairs)
     assert 0 < errors[0] < 1.5 * errors[10**9]
-
-
-def value_and_gradient(model: LNO, predict: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
-    model.zero_grad()
-    y = predict()
-    y.to(next(model.parameters()).dtype).square().mean().backward()
-    return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
 def test_the_matrix_is_written_out_where_it_is_small_and_never_where_it_is_large(

@@ -6,21 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from lno import Completion, Fields, Operator, RandomRatio, Recipe, Spec
-from lno.data.interpolate import interpolate
+from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.data.observe import Window
 from lno.data.symmetry import Orbit, Symmetry, square
-from lno.metrics import relative_l2
-from lno.models import LNO, LNOConfig
 from lno.problems import Burgers, Darcy
 from lno.problems.make import make
 from lno.problems.ns2d import flow_symmetries
 from lno.tasks import Propagation, Steady
-from lno.training.distributed import Team
-from lno.training.loop import next_batches
-from lno.training.samples import Samples
-from lno.training.state import Training
-from lno.training.step import differences, loss_function
+from lno.training.step import differences
 
 SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
@@ -128,35 +121,6 @@ def test_symmetries_need_one_grid(darcy: Fields) -> None:
     apart = Fields(darcy.x, darcy.u, np.asarray(darcy.x) / 2, darcy.y, grid=darcy.grid)
     with pytest.raises(ValueError, match="at points where answers are given"):
         Operator.fit(apart, **keys)
-
-
-def test_the_loss_of_an_exact_completion_counts_the_model_alone_and_through_its_sensors() -> None:
-    torch.manual_seed(0)
-    points = np.random.default_rng(0).uniform(size=(40, 2))
-    data = Fields(points, y=np.random.default_rng(1).normal(size=(6, 40, 1)))
-    task = Completion(RandomRatio(0.1, 0.4), exact=True)
-    scale = task.normalizers(task.prepare(data))
-    model = LNO(Spec(2, 1, 1), LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1))
-    recipe = Recipe(batch=3, queries=15, through=0.25)
-    device = torch.device("cpu")
-    training = Training([model], task, scale, recipe, task.prepare(data), None, device, 0)
-    [batch], _ = next_batches(training, Samples(training.data, scale, device))
-    assert batch.x_query.shape == (1, 15, 2)
-    alone = model(batch.x, batch.u, batch.x_query, batch.mask)
-    missed = batch.u - model(batch.x, batch.u, batch.x, batch.mask)
-    through = alone + interpolate(batch.x, missed.detach(), batch.x_query, batch.mask)
-    a, b = (relative_l2(p, batch.y).mean() for p in (alone, through))
-    expected = 0.75 * a + 0.25 * b
-    loss = loss_function(training)(model, batch)
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
-    loss.backward()
-    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in model.parameters())
-    training.task = Completion(RandomRatio(0.1, 0.4))
-    with pytest.raises(ValueError, match=r"Recipe\.through is for predictions that pass"):
-        loss_function(training)
-    team = Team(0, 2, "points")
-    with pytest.raises(ValueError, match="need all of these on every process"):
-        team.share(batch)
 
 
 def test_differences_are_exact_for_quadratic_functions() -> None:

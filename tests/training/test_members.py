@@ -39,12 +39,6 @@ CASES = {
     "ragged": ("ragged", Recipe(loss="mse"), Steady(), ()),
     "symmetries": ("grid", Recipe(gradient=0.1, physical=True), Steady(), square()),
     "completion": ("grid", Recipe(optimizer="adam"), Completion(RandomRatio(0.2, 0.8)), ()),
-    "exact": (
-        "grid",
-        Recipe(queries=9, through=0.5),
-        Completion(RandomRatio(0.2, 0.8), exact=True),
-        (),
-    ),
     "streamed": ("grid", Recipe(), Steady(), ()),
 }
 

@@ -1,0 +1,113 @@
+"""What is known at some points, carried to others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lno.data import krige as kriging
+from lno.data.krige import krige
+
+
+def draw(*shape: int, seed: int = 0) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).uniform(size=shape))
+
+
+def wave(x: Tensor, frequency: float = 6.0) -> Tensor:
+    return torch.sin(frequency * x[..., :1]) * torch.cos(0.8 * frequency * x[..., 1:2])
+
+
+def test_the_answer_passes_through_the_observations() -> None:
+    for n in (1, 2, 3, 40, 300):
+        x, u = draw(2, n, 2), draw(2, n, 3, seed=1)
+        assert torch.allclose(krige(x, u, x), u, atol=1e-4)
+    line = torch.linspace(0, 1, 12)[None, :, None] * torch.ones(2)
+    assert torch.allclose(krige(line, line[..., :1] ** 2, line), line[..., :1] ** 2, atol=1e-4)
+
+
+def test_it_is_the_mean_of_a_gaussian_process_given_its_values() -> None:
+    """Written out with NumPy for the scale that is most likely."""
+    x, q = draw(1, 60, 2), draw(1, 25, 2, seed=1)
+    u = wave(x)
+    found = krige(x, u, q)[0].numpy()
+
+    def covariance(a: np.ndarray, b: np.ndarray, scale: float) -> np.ndarray:
+        s = np.sqrt(5) * np.linalg.norm(a[:, None] - b[None], axis=-1) / scale
+        return (1 + s + s**2 / 3) * np.exp(-s)
+
+    likely, guesses = [], []
+    for scale in kriging.SCALES:
+        k = covariance(x[0].numpy(), x[0].numpy(), scale) + 1e-8 * np.eye(60)
+        weights = np.linalg.solve(k, u[0].numpy())
+        variance = float((u[0].numpy() * weights).sum() / 60)
+        likely.append(-60 * np.log(variance) - np.linalg.slogdet(k)[1])
+        guesses.append(covariance(q[0].numpy(), x[0].numpy(), scale) @ weights)
+    np.testing.assert_allclose(found, guesses[int(np.argmax(likely))], atol=1e-6)
+    assert 0 < np.argmax(likely) < len(likely) - 1
+
+
+def test_smooth_functions_reach_further_than_rough_ones_and_none_reaches_far() -> None:
+    x = draw(1, 80, 2)
+    rough = torch.from_numpy(np.random.default_rng(1).standard_normal((1, 80, 1)))
+    beside = x[:, :1] + torch.tensor([0.0, 0.15])
+    beside = torch.cat((beside, beside + 50), dim=1)
+    near, far = krige(x, wave(x, 2.0), beside)[0, :, 0]
+    assert near == pytest.approx(wave(beside, 2.0)[0, 0].item(), abs=0.05)
+    assert far == pytest.approx(0, abs=1e-3)
+    assert krige(x, rough, beside)[0, 1].abs() < 1e-6
+
+
+def test_samples_at_once_are_each_of_them_and_padding_counts_for_nothing() -> None:
+    x, q = draw(3, 40, 2), draw(3, 25, 2, seed=1)
+    u = torch.cat((wave(x), wave(x, 9.0)), -1)
+    counts = torch.tensor([40, 1, 23])
+    mask = torch.arange(40) < counts[:, None]
+    found = krige(x, u, q, mask)
+    for k, n in enumerate(counts.tolist()):
+        alone = krige(x[k : k + 1, :n], u[k : k + 1, :n], q[k : k + 1])
+        assert torch.allclose(found[k], alone[0], atol=1e-9)
+    u[~mask], x[~mask] = 1e6, 0.5
+    assert torch.allclose(krige(x, u, q, mask), found, atol=1e-9)
+    shared = krige(x, u, q[:1], mask)
+    assert torch.allclose(shared[0], found[0], atol=1e-12)
+
+
+def test_observations_may_repeat() -> None:
+    x, u = draw(1, 9, 2), draw(1, 9, 1, seed=1)
+    twice = krige(torch.cat((x, x), 1), torch.cat((u, u), 1), x)
+    assert torch.allclose(twice, u, atol=1e-4)
+    assert torch.isfinite(krige(x[:, :1].expand(-1, 5, -1), u[:, :5] * 0, x)).all()
+
+
+def test_parts_and_neighbours_give_what_all_points_at_once_give(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, q = draw(2, 300, 2), draw(2, 50, 2, seed=1)
+    u, mask = wave(x), torch.arange(300) < torch.tensor([[300], [250]])
+    whole = krige(x, u, q, mask)
+    monkeypatch.setattr(kriging, "SCRATCH", 7 * kriging.NEAREST**2)
+    assert torch.allclose(krige(x, u, q, mask), whole, atol=1e-10)
+    monkeypatch.setattr(kriging, "DENSE", 100)
+    assert torch.allclose(krige(x, u, q, mask), whole, atol=5e-3)
+    monkeypatch.setattr(kriging, "SOME", 50)  # fewer observations decide the scale
+    assert torch.allclose(krige(x, u, q, mask), whole, atol=2e-2)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.05, 0.3])
+def test_errors_are_smoothed_about_as_well_as_they_could_be(noise: float) -> None:
+    x, q = draw(1, 300, 2), draw(1, 500, 2, seed=1)
+    errors = torch.from_numpy(np.random.default_rng(2).standard_normal((1, 300, 1)))
+    u, truth = wave(x) + noise * errors, wave(q)
+    exact, smooth = ((krige(x, u, q, noise=s) - truth).abs().mean() for s in (0.0, noise))
+    real = torch.ones(1, 300, dtype=torch.float64)
+    best = torch.inf
+    for scale in kriging.SCALES:
+        for nugget in kriging.NUGGETS:
+            both = torch.tensor([scale, nugget], dtype=torch.float64).view(2, 1, 1, 1)
+            k = kriging._covariance(x, real, *both)
+            reach = kriging._matern(torch.cdist(q, x) / scale)
+            best = min(best, (reach @ torch.linalg.solve(k, u) - truth).abs().mean())
+    assert smooth < 1.25 * best
+    assert smooth < 0.7 * exact

@@ -1,0 +1,81 @@
+"""Small models of every kind, inputs for them, and how to compare what they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from lno import Spec
+from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+
+GRID = (10, 6)  # of the 60 points that `inputs` draws
+LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
+LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
+GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
+GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
+CLOUD = TransolverConfig(32, 2, 4, 8, mlp_ratio=2, convolution=False, reference=None)
+REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=3)
+RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
+
+
+def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
+    """A model whose weights are away from their initial values, so that all parts matter."""
+    model = initial(config, in_channels)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.to(dtype).eval()
+
+
+def initial(config: Any, in_channels: int = 1) -> Any:
+    """A model as its training would begin."""
+    torch.manual_seed(0)
+    return make(Spec(2, in_channels, 3, GRID), config)
+
+
+def make(spec: Spec, config: Any) -> Any:
+    return next(model for model, kind in MODELS.values() if type(config) is kind)(spec, config)
+
+
+def make_without_memory(spec: Spec, config: Any) -> Any:
+    with torch.device("meta"):
+        return make(spec, config)
+
+
+def count_parameters(spec: Spec, config: Any) -> int:
+    return sum(p.numel() for p in make_without_memory(spec, config).parameters())
+
+
+def inputs(
+    n: int = 60, q: int = 40, i: int = 1, b: int = 2, dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Positions and values of n observations, and positions of q queries."""
+    generator = torch.Generator().manual_seed(1)
+    shapes = ((b, n, 2), (b, n, i), (b, q, 2))
+    x, u, x_query = (torch.randn(s, generator=generator, dtype=dtype) for s in shapes)
+    return x, u, x_query
+
+
+def mask_of_lengths(*lengths: int, n: int = 60) -> torch.Tensor:
+    """The mask of a batch whose samples have so many real observations first, then padding."""
+    return torch.arange(n) < torch.tensor(lengths)[:, None]
+
+
+def close(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
+    return float((a - b).detach().abs().max() / b.detach().abs().max()) <= tolerance
+
+
+def value_and_gradient(model: torch.nn.Module, y: torch.Tensor) -> list[torch.Tensor]:
+    """The model's answer y and the gradients of its mean square."""
+    model.zero_grad()
+    y.square().mean().backward()
+    return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
+
+
+def all_close(a: Iterable[torch.Tensor], b: Iterable[torch.Tensor], tolerance: float) -> bool:
+    """Each in proportion to its largest number, or to a thousandth: gradients may be zero."""
+    pairs = zip(a, b, strict=True)
+    return all((p - r).abs().max() <= tolerance * r.abs().max().clamp(min=1e-3) for p, r in pairs)

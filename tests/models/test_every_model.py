@@ -1,0 +1,302 @@
+"""What every model has in common. What is special to one of them is in its own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import pytest
+import torch
+from small_models import (
+    CLOUD,
+    DEEPONET,
+    GNOT_ONE,
+    GNOT_THREE,
+    LNO_TIED,
+    LNO_UNTIED,
+    RAW,
+    REGULAR,
+    all_close,
+    build,
+    close,
+    inputs,
+    make_without_memory,
+    mask_of_lengths,
+    value_and_gradient,
+)
+
+from lno.models import MODELS, DeepONetConfig
+from lno.training.precision import matrix_products
+
+# What some models cannot do; their own files show that they cannot.
+ANY_POINTS = "take any number of points, in any order"
+ANY_QUERIES = "answer at other points than the observed ones"
+QUERIES_ALONE = "answer each query as if it were the only one"
+POSITIONS = "read positions"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A small model, what it cannot do, and which of its weights no answer depends on."""
+
+    config: Any
+    cannot: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
+
+    def ask(
+        self,
+        model: Callable[..., torch.Tensor],
+        x: torch.Tensor,
+        u: torch.Tensor,
+        x_query: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The answers at x_query or, of a model that cannot give them, at x."""
+        return model(x, u, x if ANY_QUERIES in self.cannot else x_query, mask)
+
+
+FORMS = {
+    "lno": Form(LNO_TIED),
+    # A number added to the scores of all points leaves a softmax over points as it was. Where the
+    # decoder has the same scores, its softmax over latent positions does change.
+    "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
+    "deeponet": Form(DEEPONET),
+    # Queries attend to each other.
+    "gnot": Form(GNOT_ONE, frozenset({QUERIES_ALONE})),
+    "gnot of experts": Form(GNOT_THREE, frozenset({QUERIES_ALONE})),
+    # What goes through the blocks are the features of the observed points.
+    "transolver": Form(CLOUD, frozenset({ANY_QUERIES})),
+    # Convolutions need every point of the grid, distances to reference points stand for positions,
+    # and the placeholder stands for values only where there are none.
+    "transolver on a grid": Form(
+        REGULAR, frozenset({ANY_QUERIES, ANY_POINTS, POSITIONS}), idle=frozenset({"placeholder"})
+    ),
+    "transolver on a raw grid": Form(
+        RAW, frozenset({ANY_QUERIES, ANY_POINTS}), idle=frozenset({"placeholder"})
+    ),
+}
+
+
+def every_form(*that_can: str) -> pytest.MarkDecorator:
+    able = {name: form for name, form in FORMS.items() if form.cannot.isdisjoint(that_can)}
+    return pytest.mark.parametrize("form", able.values(), ids=able)
+
+
+EVERY_FORM_WITH_AND_WITHOUT_MASK = pytest.mark.parametrize(
+    ("form", "masked"),
+    [
+        pytest.param(form, masked, id=f"masked {name}" if masked else name)
+        for name, form in FORMS.items()
+        for masked in (False, True)
+        if not masked or ANY_POINTS not in form.cannot
+    ],
+)
+
+
+def test_no_model_is_forgotten() -> None:
+    assert {type(form.config) for form in FORMS.values()} == {kind for _, kind in MODELS.values()}
+
+
+@every_form()
+def test_values_matter(form: Form) -> None:
+    """Were observations not read, the invariances below would hold as well."""
+    model, (x, u, q) = build(form.config), inputs()
+    assert not close(form.ask(model, x, u + 1, q), form.ask(model, x, u, q), 1e-3)
+
+
+@every_form(POSITIONS)
+def test_positions_matter(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    assert not close(form.ask(model, x + 1, u, q), form.ask(model, x, u, q), 1e-3)
+
+
+@every_form(ANY_POINTS)
+def test_all_observations_matter(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    half = form.ask(model, x[:, :30], u[:, :30], q)
+    assert not close(half, form.ask(model, x, u, q)[:, : half.shape[1]], 1e-3)
+
+
+@every_form(ANY_POINTS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(2))
+    mask = mask_of_lengths(60, 23) if masked else None
+    mixed_mask = None if mask is None else mask[:, order]
+    mixed = form.ask(model, x[:, order], u[:, order], q, mixed_mask)
+    expected = form.ask(model, x, u, q, mask)
+    if ANY_QUERIES in form.cannot:  # then answers come in the order of observations
+        expected = expected[:, order]
+    assert close(mixed, expected, 1e-5)
+
+
+@every_form(ANY_QUERIES)
+def test_answers_come_in_the_order_of_queries(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
+    assert close(model(x, u, q[:, order]), model(x, u, q)[:, order], 1e-5)
+
+
+@every_form(ANY_QUERIES, QUERIES_ALONE)
+def test_queries_do_not_influence_each_other(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
+
+
+@every_form(ANY_POINTS)
+def test_observing_everything_twice_changes_nothing(form: Form) -> None:
+    """Sums over points are means: how many observations there are does not scale the answers."""
+    model, (x, u, q) = build(form.config), inputs()
+    once = form.ask(model, x, u, q)
+    twice = form.ask(model, torch.cat((x, x), 1), torch.cat((u, u), 1), q)
+    assert close(twice[:, : once.shape[1]], once, 1e-5)
+
+
+@every_form(ANY_POINTS)
+def test_a_mask_without_padding_changes_nothing(form: Form) -> None:
+    model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
+    masked = form.ask(model, x, u, q, mask_of_lengths(60, 60))
+    assert close(masked, form.ask(model, x, u, q), 1e-12)
+
+
+@every_form(ANY_POINTS)
+@pytest.mark.parametrize("lengths", [(60, 1), (23, 60), (59, 2)])
+def test_padded_and_masked_batches_equal_single_samples(
+    form: Form, lengths: tuple[int, int]
+) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    mask = mask_of_lengths(*lengths)
+    junk = 1e3 * torch.randn(2, 60, 2, generator=torch.Generator().manual_seed(3))
+    padded_x = torch.where(mask[..., None], x, junk)
+    padded_u = torch.where(mask[..., None], u, junk[..., :1])
+    together = form.ask(model, padded_x, padded_u, q, mask)
+    assert torch.isfinite(together).all()
+    for k, n in enumerate(lengths):
+        alone = form.ask(model, x[k : k + 1, :n], u[k : k + 1, :n], q[k : k + 1])
+        assert close(together[k : k + 1, : alone.shape[1]], alone, 1e-5)
+
+
+@every_form(ANY_POINTS)
+def test_masked_observations_influence_neither_values_nor_gradients(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    mask = torch.rand(2, 60, generator=torch.Generator().manual_seed(4)) < 0.5
+    results = []
+    for scale in (0.0, 1e3):
+        changed_x = torch.where(mask[..., None], x, scale * x).requires_grad_()
+        changed_u = torch.where(mask[..., None], u, scale * u).requires_grad_()
+        y = form.ask(model, changed_x, changed_u, q, mask)
+        if ANY_QUERIES in form.cannot:  # then padding has answers as well, of no use
+            y = y[mask]
+        results.append(value_and_gradient(model, y))
+        assert not bool(changed_x.grad[~mask].any()) and not bool(changed_u.grad[~mask].any())
+        assert bool(changed_u.grad[mask].all())
+    assert torch.equal(results[0][0], results[1][0])
+    assert all_close(*results, tolerance=1e-5)
+
+
+@EVERY_FORM_WITH_AND_WITHOUT_MASK
+def test_shared_positions_equal_repeated_ones_in_value_and_gradient(
+    form: Form, masked: bool
+) -> None:
+    model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
+    mask = mask_of_lengths(60, 23) if masked else None
+    results = []
+    for samples in (1, 2):
+        y = form.ask(model, x[:1].repeat(samples, 1, 1), u, q[:1].repeat(samples, 1, 1), mask)
+        results.append(value_and_gradient(model, y))
+    assert all_close(*results, tolerance=1e-12)
+
+
+@every_form()
+def test_passing_x_as_x_query_changes_nothing_but_the_work(form: Form) -> None:
+    model, (x, u, _) = build(form.config), inputs()
+    assert close(model(x, u, x), model(x, u, x.clone()), 1e-6)
+
+
+@every_form()
+def test_positions_alone_are_enough(form: Form) -> None:
+    model, (x, u, q) = build(form.config, in_channels=0), inputs(i=0, b=3)
+    own, shared = form.ask(model, x, u, q), form.ask(model, x[:1], u, q[:1])
+    assert own.shape == shared.shape == (3, 60 if ANY_QUERIES in form.cannot else 40, 3)
+    # Without values, samples that share their positions have the same answer.
+    assert close(shared[2], own[0], 1e-5)
+
+
+@EVERY_FORM_WITH_AND_WITHOUT_MASK
+def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    mask = mask_of_lengths(60, 23) if masked else None
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    assert close(form.ask(compiled, x, u, q, mask), form.ask(model, x, u, q, mask), 1e-5)
+
+
+@every_form()
+def test_weights_are_the_whole_state(form: Form) -> None:
+    """A model built without memory and given weights computes the same, as model files need it."""
+    model, (x, u, q) = build(form.config), inputs()
+    assert not list(model.buffers())
+    empty = make_without_memory(model.spec, form.config)
+    empty.load_state_dict(model.state_dict(), assign=True)
+    assert torch.equal(form.ask(empty, x, u, q), form.ask(model, x, u, q))
+
+
+@every_form()
+def test_every_weight_is_trained(form: Form) -> None:
+    model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
+    form.ask(model, x, u, q).square().mean().backward()
+    slopes = {
+        name: 0.0 if p.grad is None else float(p.grad.abs().max())
+        for name, p in model.named_parameters()
+    }
+    rounding = 1e-12 * max(slopes.values())
+    assert {name for name, slope in slopes.items() if slope <= rounding} == form.idle
+
+
+@EVERY_FORM_WITH_AND_WITHOUT_MASK
+def test_answers_in_half_precision_are_float32_and_near(form: Form, masked: bool) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    mask = mask_of_lengths(60, 23) if masked else None
+    full = form.ask(model, x, u, q, mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = form.ask(model, x, u, q, mask)
+    assert half.dtype == torch.float32
+    assert close(half, full, 0.05)
+
+
+@pytest.mark.gpu
+@EVERY_FORM_WITH_AND_WITHOUT_MASK
+def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
+    n = 60 if ANY_POINTS in form.cannot else 5000
+    model, (x, u, q) = build(form.config), inputs(n, q=3000)
+    mask = mask_of_lengths(n, 23, n=n) if masked else None
+    expected = form.ask(model, x, u, q, mask)
+    model, x, u, q = model.cuda(), x.cuda(), u.cuda(), q.cuda()
+    mask = None if mask is None else mask.cuda()
+    with matrix_products("fp32"):  # torch's own default takes convolutions in tf32
+        assert close(form.ask(model, x, u, q, mask).cpu(), expected, 1e-4)
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        pytest.param(config, field.name, id=f"{name} {field.name}")
+        for name, (_, config) in MODELS.items()
+        for field in fields(config)
+        if field.type in (int, "int")
+    ],
+)
+def test_impossible_sizes_are_errors(config: type, size: str) -> None:
+    # DeepONet's layers are those of its trunk, the first and the last among them.
+    least = 2 if (config, size) == (DeepONetConfig, "layers") else 1
+    for value in (least - 1, 2.5, True, 10**9):
+        with pytest.raises(ValueError, match=f"{size} must be a whole number from {least} to"):
+            config(**{size: value})
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_heads_divide_the_width(name: str) -> None:
+    _, config = MODELS[name]
+    with pytest.raises(ValueError, match=f"heads must divide the width {config().width}, got 5"):
+        config(heads=5)
