@@ -54,7 +54,8 @@ def load(model: str | Path | None, device: str = "auto") -> Reconstructor:
             missing = "no model comes with this version" if model is None else f"no {path}"
             raise FileNotFoundError(
                 f"{missing}: expected a folder with completer.safetensors and "
-                "propagator.safetensors; pass it with --model"
+                "propagator.safetensors; make one with 'lno reproduce pretrained --out FOLDER' and "
+                "pass it with --model FOLDER"
             )
     return Reconstructor.load(completer, propagator, device)
 
