@@ -64,10 +64,11 @@ class RandomRatio:
         points = real.sum(1)
         count = (ratio * points).round().long().clamp(min=1)
         # The largest of random keys are a random subset; its size is fixed by the pattern alone, so
-        # that every step has the same shapes.
-        keys = torch.rand(b, n, generator=generator).masked_fill_(~real, -1.0)
+        # that every step has the same shapes. A GPU finds them, and pinned keys make no one wait.
+        on_gpu = device is not None and device.type == "cuda"
+        keys = torch.rand(b, n, generator=generator, pin_memory=on_gpu).masked_fill_(~real, -1.0)
         k = max(1, round((self.high or self.low) * n))
-        index = keys.to(device).topk(k, dim=1).indices  # where it is fast
+        index = keys.to(device, non_blocking=True).topk(k, dim=1).indices
         return index, torch.arange(k) < torch.minimum(count, points)[:, None]
 
 
