@@ -20,10 +20,11 @@ import numpy as np
 import torch
 
 from lno.data import Fields, Spec
+from lno.data.labels import Labels
 from lno.experiments.presets import PAPER_CONFIGS
 from lno.files import write_json
 from lno.models import LNO
-from lno.operator import CHUNK, Labels, Operator
+from lno.operator import CHUNK, Operator
 from lno.tasks import Steady
 
 POINTS = (1_000, 4_000, 16_000, 64_000, 250_000, 1_000_000)
@@ -39,7 +40,7 @@ def untrained() -> Operator:
     )
     task = Steady()
     model = LNO(Spec(2, 1, 1), PAPER_CONFIGS["darcy"])
-    return Operator(model, "lno", task, task.normalizers(data), Labels.of(data, task))
+    return Operator([model], "lno", task, task.normalizers(data), Labels.of(data))
 
 
 def peak_gb() -> float:

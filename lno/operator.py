@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +16,11 @@ from torch import Tensor, nn
 from lno import __version__
 from lno.config import from_dict, require_count, to_dict
 from lno.data import Batch, Fields, Spec, columns
+from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.metrics import METRICS
-from lno.models import LNO, MODELS
+from lno.models import LNO, build_model
 from lno.models.streamed import slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
@@ -32,33 +32,6 @@ from lno.training.run import run
 from lno.training.state import Training
 
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What the inputs and outputs of an operator mean, and the box that it was trained in."""
-
-    names: dict[str, list[str]]
-    units: dict[str, list[str]]
-    frame: str
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    grid: tuple[int, ...] | None
-
-    @classmethod
-    def of(cls, prepared: Fields, task: Task) -> Labels:
-        """The labels of the training data that a task prepared."""
-        points = (prepared.x, prepared.x_query)
-        arrays = [a for column in points for a in columns.samples(column, len(prepared))]
-        low = np.min([a.min(0) for a in arrays], axis=0)
-        high = np.max([a.max(0) for a in arrays], axis=0)
-        names, units = (
-            {**labels, "u": labels["y"]} if task.observes_answers else dict(labels)
-            for labels in (prepared.names, prepared.units)
-        )
-        return cls(
-            names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
-        )
 
 
 @dataclass
@@ -182,7 +155,7 @@ class Operator:
             "curve": curve_rows(training.curve),
             **({"init": init.provenance} if init else {}),
         }
-        labels = Labels.of(prepared, task)
+        labels = Labels.of(prepared, task.observes_answers)
         return cls(list(training.end()), kind, task, normalizers, labels, provenance)
 
     @property
@@ -223,7 +196,7 @@ class Operator:
                 v is None or (not isinstance(v, list) and v.ndim == 2) for v in (x, u, x_query)
             )
             fields = Fields(x, u[None] if single and u is not None else u, x_query)
-        self._check_input(fields)
+        self.labels.check(fields, self.normalizers.x.period)
         parts = self._predict_groups(fields, None if weights is None else _arrays(weights))
         ragged = any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
         if ragged:
@@ -358,52 +331,6 @@ class Operator:
             out = model.decode(z, scale.x.encode(batch.x_query[:, part]).to(device))
             answer[:, part] = scale.y.decode(out.float()).cpu()
         return answer
-
-    def _check_input(self, fields: Fields) -> None:
-        d, i = len(self.labels.low), len(self.normalizers.u.mean)
-        if fields.spec.coordinates != d:
-            raise ValueError(
-                f"x: expected {d} coordinates ({', '.join(self.labels.names['x'])}), "
-                f"got {fields.spec.coordinates}"
-            )
-        if fields.spec.in_channels != i:
-            raise ValueError(
-                f"u: expected {i} channels ({', '.join(self.labels.names['u'])}), "
-                f"got {fields.spec.in_channels}"
-            )
-        low, high = np.array(self.labels.low), np.array(self.labels.high)
-        bounded = np.array([p is None for p in self.normalizers.x.period])
-        slack = 1e-4 * (high - low)
-        for what, column in (("observed", fields.x), ("query", fields.x_query)):
-            outside = total = 0
-            for x in columns.samples(column, len(fields)):
-                out = ((x < low - slack) | (x > high + slack)) & bounded
-                outside, total = outside + int(out.any(1).sum()), total + len(x)
-            if outside:
-                box = ", ".join(
-                    f"{a:.4g} <= {name} <= {b:.4g}"
-                    for name, a, b, inside in zip(
-                        self.labels.names["x"], low, high, bounded, strict=True
-                    )
-                    if inside
-                )
-                warnings.warn(
-                    f"{outside} of {total} {what} positions lie outside of the box that the "
-                    f"operator was trained in ({box}): expect larger errors there",
-                    stacklevel=3,
-                )
-
-
-def build_model(kind: str, config: Any, spec: Spec, seed: int = 0) -> nn.Module:
-    """A new model by name, with initial weights that `seed` decides."""
-    if kind not in MODELS:
-        raise ValueError(f"no model {kind!r}: expected one of {', '.join(MODELS)}")
-    model_class, config_class = MODELS[kind]
-    if not isinstance(config, config_class):
-        config = from_dict(config_class, config or {})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return model_class(spec, config)
 
 
 def model_spec(prepared: Fields, normalizers: Normalizers) -> Spec:

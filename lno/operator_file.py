@@ -18,10 +18,11 @@ from torch import nn
 from lno import tasks
 from lno.config import from_dict, require_count, to_dict
 from lno.data import Spec
+from lno.data.labels import Labels
 from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.files import replacing, require_signature
 from lno.models import MODELS
-from lno.operator import Labels, Operator
+from lno.operator import Operator
 from lno.training.device import pick_device
 
 KEY, VERSION = "lno.operator", 1  # one key: a second one would make the bytes of a file random

@@ -36,8 +36,8 @@ def add_command(
         name: of the command.
         text: what it says of itself.
         options: of its example.
-        experiment: a module of `lno.experiments`, and in it the cells and what makes tables of
-            them. It is imported when it is asked for.
+        experiment: in `lno.experiments`, the cells and what makes tables of them, which are
+            imported when they are asked for.
         several: seeds, unless told.
     """
 
@@ -55,13 +55,13 @@ def add_command(
         device: Device = "auto",
     ) -> None:
         from lno.experiments import cells as ledger
+        from lno.experiments.plan import plan
 
-        module = import_module(f"lno.experiments.{experiment[0]}")
-        every, *tables = (getattr(module, what) for what in experiment[1:])
+        every, *tables = map(_imported, experiment)
         names = (_names(problems), _names(models), _names(recipes))
         cells = ledger.chosen(every, *names, epochs, precision)
         if dry_run:
-            _print_table(ledger.plan(cells, range(seeds), results))
+            _print_table(plan(cells, range(seeds), results))
             return
         keys: dict[str, Any] = {"minutes": minutes, "together": not apart, "device": device}
         done = ledger.train_missing(cells, range(seeds), results, say=_say, **keys)
@@ -78,33 +78,37 @@ add_command(
     "forward",
     "Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper).",
     "--problems darcy --dry-run",
-    ("forward", "CELLS", "table"),
+    ("forward.CELLS", "forward.table"),
 )
 add_command(
     "resolution",
     "Trained on 43² points, tested on up to 421² (Table 5 of the paper).",
     "--models lno",
-    ("resolution", "CELLS", "table"),
+    ("resolution.CELLS", "resolution.table"),
     several=1,
 )
 add_command(
     "completer",
     "A field inside a window of time from some of its points (Table 2 of the paper).",
     "--models lno,rbf --recipes our-completer,completer --dry-run",
-    ("inverse", "COMPLETERS", "completer_table"),
+    ("inverse.COMPLETERS", "inverse_tables.completer_table"),
 )
 add_command(
     "propagator",
     "All times from the field inside a window (Table 3 of the paper). Runs go on from completers "
     "of the same seed, which are trained again if they are not kept.",
     "--recipes propagator",
-    ("inverse", "PROPAGATORS", "propagator_table"),
+    ("inverse.PROPAGATORS", "inverse_tables.propagator_table"),
 )
 add_command(
     "intervals",
     "Both stages from sensors that form a grid (Figure 8 of the paper).",
     "--models lno",
-    ("inverse", "ON_GRIDS", "completer_intervals", "propagator_intervals"),
+    (
+        "inverse.ON_GRIDS",
+        "inverse_tables.completer_intervals",
+        "inverse_tables.propagator_intervals",
+    ),
 )
 
 
@@ -140,6 +144,11 @@ def reproduce_pretrained(
     from lno.experiments import pretrained
 
     _print_table(pretrained.make(results, folder or pretrained.PRETRAINED, device, _say))
+
+
+def _imported(name: str) -> Any:
+    module, attribute = name.split(".")
+    return getattr(import_module(f"lno.experiments.{module}"), attribute)
 
 
 def _names(given: str) -> list[str]:

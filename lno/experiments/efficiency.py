@@ -18,7 +18,8 @@ from lno.experiments.datasets import PROTOCOLS
 from lno.experiments.paper import EFFICIENCY
 from lno.experiments.presets import preset
 from lno.files import write_json
-from lno.operator import build_model, model_spec
+from lno.models import build_model
+from lno.operator import model_spec
 from lno.report.runs import NAMES
 from lno.report.tables import MISSING, Table
 from lno.training.device import hardware, pick_device

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments import efficiency, forward, inverse, pretrained, resolution
+from lno.experiments import efficiency, forward, inverse, inverse_tables, pretrained, resolution
 from lno.files import write_text
 from lno.ledger import Run
 from lno.report import html, runs
@@ -32,10 +32,10 @@ def tables(results: Path) -> list[Table]:
         forward.table(forward.CELLS, SEEDS, results),
         efficiency.table(results),
         resolution.table(resolution.CELLS, SEEDS, results),
-        inverse.completer_table(inverse.COMPLETERS, SEEDS, results),
-        inverse.propagator_table(inverse.PROPAGATORS, SEEDS, results),
-        inverse.completer_intervals(inverse.ON_GRIDS, SEEDS, results),
-        inverse.propagator_intervals(inverse.ON_GRIDS, SEEDS, results),
+        inverse_tables.completer_table(inverse.COMPLETERS, SEEDS, results),
+        inverse_tables.propagator_table(inverse.PROPAGATORS, SEEDS, results),
+        inverse_tables.completer_intervals(inverse.ON_GRIDS, SEEDS, results),
+        inverse_tables.propagator_intervals(inverse.ON_GRIDS, SEEDS, results),
         pretrained.table(results),
     ]
 
@@ -52,7 +52,8 @@ def markdown(results: Path) -> str:
 def page(results: Path) -> str:
     """Tables and figures as one self-contained HTML page."""
     body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
-    shown = (*inverse.interval_maps(SEEDS, results), *pretrained.coverage_curve(results))
+    maps = inverse_tables.interval_maps(inverse.ON_GRIDS, SEEDS, results)
+    shown = (*maps, *pretrained.coverage_curve(results))
     for caption, figure in shown:
         body += [html.paragraph(caption, note=True), html.picture(figure, caption)]
     # Runs for the table on resolutions were trained on other data than those they would stand by.

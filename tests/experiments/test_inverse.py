@@ -17,7 +17,7 @@ from lno.commands.reconstruct import load
 from lno.data.interpolate import interpolate_rbf
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import cells as running
-from lno.experiments import datasets, inverse, paper, presets, pretrained, report
+from lno.experiments import datasets, inverse, inverse_tables, paper, presets, pretrained, report
 from lno.experiments.inverse import Completer, Propagator, observed, predicted
 from lno.ledger import Run
 from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
@@ -371,7 +371,7 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     for seed, error in enumerate((0.010, 0.012, 0.014)):
         fake(tmp_path, cells["lno", "completer"], seed, dict.fromkeys(ratios, error))
     fake(tmp_path, cells["lno", "completer-5"], 0, {"ratio=5%": 0.02})
-    shown = inverse.completer_table(inverse.COMPLETERS, range(3), tmp_path)
+    shown = inverse_tables.completer_table(inverse.COMPLETERS, range(3), tmp_path)
     text = shown.markdown()
     assert "| RBF | 1 | 6.200 | 6.200 | 6.200 | 6.200 | 6.200 |" in text
     assert "| LNO | 3 | 1.200 ± 0.200 |" in text
@@ -388,17 +388,17 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
         assert told in text
     truth = {"from=truth": 0.03, "from=lno 10%": 0.05, "interval=2x4": 0.04}
     fake(tmp_path, cells["lno", "our-propagator"], 0, truth)
-    text = inverse.propagator_table(inverse.PROPAGATORS, range(3), tmp_path).markdown()
+    text = inverse_tables.propagator_table(inverse.PROPAGATORS, range(3), tmp_path).markdown()
     assert "| LNO, our recipe | 0–1 | 3.000 | 5.000 | missing | – | – | – | – |" in text
     assert "| LNO, paper | 1 | 3.73 | 5.69 | 7.72 | 9.03 | 10.98 |" in text
     assert "| LNO, paper | 3 | 3.46 ± 0.21 | – |" in text
-    squares = inverse.propagator_intervals(inverse.ON_GRIDS, range(3), tmp_path)
+    squares = inverse_tables.propagator_intervals(inverse.ON_GRIDS, range(3), tmp_path)
     assert len(squares.rows) == 4 * 4
     assert "| LNO, our recipe | 0–1 | 2 | missing | 4.000 | missing | missing |" in (
         squares.markdown()
     )
     different = [cells["lno", "completer"], replace(cells["gnot", "completer"], epochs=7)]
-    text = inverse.completer_table(different, range(3), tmp_path).markdown()
+    text = inverse_tables.completer_table(different, range(3), tmp_path).markdown()
     assert "not for every model: 100 epochs" in text
     assert "; 7 epochs" in text
 

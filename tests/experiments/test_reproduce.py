@@ -13,7 +13,8 @@ import torch
 from lno import Fields, Operator, cli
 from lno.experiments import cells as running
 from lno.experiments import datasets, efficiency, forward, paper, presets, resolution
-from lno.experiments.cells import Cell, errors_of, estimate, train_missing
+from lno.experiments.cells import Cell, errors_of, train_missing
+from lno.experiments.plan import estimate, plan
 from lno.ledger import Run
 from lno.models import LNOConfig, TransolverConfig
 
@@ -151,8 +152,8 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
     assert "| 1.600 | 1 | 0.58 |" in text
     assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | 8.45 | missing |" in text
     assert "LNO / Transolver = 0.75 (paper: 0.49 / 0.58 = 0.84 at 500 epochs)" in text
-    plan = running.plan([ours, theirs, absent], range(3), small)
-    assert [row[:2] + row[5:6] for row in plan.rows] == [
+    shown = plan([ours, theirs, absent], range(3), small)
+    assert [row[:2] + row[5:6] for row in shown.rows] == [
         ["darcy", "transolver", "1, 2"],
         ["ns2d", "lno", "0, 1, 2"],
     ]

@@ -1,0 +1,69 @@
+"""What the numbers of a data set mean, for an operator that was trained on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lno.data import columns
+from lno.data.fields import Fields
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What the inputs and outputs of an operator mean, and the box that it was trained in."""
+
+    names: dict[str, list[str]]
+    units: dict[str, list[str]]
+    frame: str
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    grid: tuple[int, ...] | None
+
+    @classmethod
+    def of(cls, prepared: Fields, observes_answers: bool = False) -> Labels:
+        """The labels of training data, whose observations may be drawn from their answers."""
+        points = (prepared.x, prepared.x_query)
+        arrays = [a for column in points for a in columns.samples(column, len(prepared))]
+        low = np.min([a.min(0) for a in arrays], axis=0)
+        high = np.max([a.max(0) for a in arrays], axis=0)
+        names, units = (
+            {**labels, "u": labels["y"]} if observes_answers else dict(labels)
+            for labels in (prepared.names, prepared.units)
+        )
+        return cls(
+            names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
+        )
+
+    def check(self, fields: Fields, period: Sequence[float | None]) -> None:
+        """Refuse other coordinates or channels; warn of positions outside of the box."""
+        for what, key, got in (
+            ("coordinates", "x", fields.spec.coordinates),
+            ("channels", "u", fields.spec.in_channels),
+        ):
+            if got != len(self.names[key]):
+                raise ValueError(
+                    f"{key}: expected {len(self.names[key])} {what} "
+                    f"({', '.join(self.names[key])}), got {got}"
+                )
+        low, high = np.array(self.low), np.array(self.high)
+        bounded = np.array([p is None for p in period])
+        slack = 1e-4 * (high - low)
+        for what, column in (("observed", fields.x), ("query", fields.x_query)):
+            outside = total = 0
+            for x in columns.samples(column, len(fields)):
+                out = ((x < low - slack) | (x > high + slack)) & bounded
+                outside, total = outside + int(out.any(1).sum()), total + len(x)
+            if outside:
+                sides = zip(self.names["x"], low, high, bounded, strict=True)
+                box = ", ".join(
+                    f"{a:.4g} <= {name} <= {b:.4g}" for name, a, b, inside in sides if inside
+                )
+                warnings.warn(
+                    f"{outside} of {total} {what} positions lie outside of the box that the "
+                    f"operator was trained in ({box}): expect larger errors there",
+                    stacklevel=3,
+                )
