@@ -38,7 +38,7 @@ def some_queries(batch: Batch, count: int | None, generator: torch.Generator) ->
     if count is None or count >= there:
         return batch
     chosen = torch.randperm(there, generator=generator)[:count]
-    return batch.at_queries(chosen.to(batch.x_query.device))
+    return batch.at_queries(chosen.to(batch.x_query.device, non_blocking=True))
 
 
 @dataclass(frozen=True)

@@ -155,17 +155,19 @@ class Orbit:
         """The batch with a random symmetry applied to each of its samples."""
         assert batch.y is not None
         where = batch.y.device
+        # Kept where the batches are, and nothing is moved there that anyone would wait for.
         self.source = [s.to(where) for s in self.source]
+        self.centre = [c.to(batch.y) for c in self.centre]
+        self.sign = self.sign.to(batch.y)
         chosen = torch.randint(len(self.sign), (len(batch),), generator=generator)
-        sign = self.sign[chosen].to(batch.y)[:, None, None]
-        chosen = chosen.to(where)
+        chosen = chosen.to(where, non_blocking=True)
+        sign = self.sign[chosen][:, None, None]
 
         def image(values: Tensor, source: Tensor, centre: Tensor) -> Tensor:
             if values.shape[-1] == 0:  # observations are still to be drawn
                 return values
-            c = centre.to(values)
             moved = values.gather(1, source[chosen][..., None].expand(values.shape))
-            return sign * (moved + c) - c
+            return sign * (moved + centre) - centre
 
         u, y = map(image, (batch.u, batch.y), self.source, self.centre)
         return replace(batch, u=u, y=y)

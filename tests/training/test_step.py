@@ -8,14 +8,22 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
-from lno.training import samples
+from lno.data.symmetry import square
+from lno.models import build_model
+from lno.operator import model_spec
+from lno.tasks import Steady
+from lno.training import samples as holding
 from lno.training import step as steps
+from lno.training.loop import next_batches
 from lno.training.precision import (
     PRECISIONS,
     half_where_free,
     matrix_products,
     pick_precision,
 )
+from lno.training.samples import Samples
+from lno.training.state import Training
+from lno.training.step import Step
 
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
@@ -35,7 +43,7 @@ def test_streamed_samples_train_like_resident_ones(
     resident = fit(line_fields, device="cpu")
     line_fields.save(tmp_path / "a.h5")
     lazy = fit(Fields.load(tmp_path / "a.h5", lazy=True), device="cpu")
-    monkeypatch.setattr(samples, "fits", lambda data, device: False)
+    monkeypatch.setattr(holding, "fits", lambda data, device: False)
     streamed = fit(line_fields, device="cpu")
     assert torch.equal(weights(streamed), weights(resident))
     assert torch.equal(weights(lazy), weights(resident))
@@ -43,12 +51,12 @@ def test_streamed_samples_train_like_resident_ones(
 
 def test_what_does_not_fit_is_streamed() -> None:
     x = [np.zeros((3, 1)), np.ones((2, 1))]
-    assert not samples.fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
+    assert not holding.fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
     huge = np.broadcast_to(np.zeros((1, 1, 1), np.float32), (10**6, 10**4, 1))
     small = Fields(np.zeros((2, 1)), y=np.zeros((3, 2, 1)))
-    assert samples.fits(small, torch.device("cpu"))
+    assert holding.fits(small, torch.device("cpu"))
     small.y = huge
-    assert not samples.fits(small, torch.device("cpu"))
+    assert not holding.fits(small, torch.device("cpu"))
 
 
 def test_precision_is_a_policy() -> None:
@@ -133,3 +141,26 @@ def test_the_last_batch_of_an_epoch_may_be_smaller(line_fields: Fields) -> None:
     recipe = replace(Recipe(epochs=2), batch=27)
     operator = fit(line_fields, epochs=None, recipe=recipe, validation=0.0, device="cpu")
     assert operator.provenance["curve"][-1]["step"] == 4
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("task", [Steady(), Completion(RandomRatio(0.1, 0.5))])
+def test_steps_never_wait_for_the_device(task: Steady) -> None:
+    side = np.linspace(0, 1, 8)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(64, 2)
+    values = np.random.default_rng(0).normal(size=(2, 12, 64, 1))
+    data = task.prepare(Fields(x, values[0], y=values[1], grid=(8, 8)))
+    scale, device = task.normalizers(data), torch.device("cuda")
+    spec = model_spec(data, scale)
+    models = [build_model("lno", SMALL, spec, seed).to(device) for seed in range(2)]
+    recipe = Recipe(epochs=10, batch=4, queries=32, clip=1.0, ema=0.9)
+    training = Training(models, task, scale, recipe, data, None, device, 0, symmetries=square())
+    samples, step = Samples(data, scale, device), Step(training)
+    try:
+        for k in range(8):
+            if k == 3:
+                torch.cuda.set_sync_debug_mode("error")
+            step(*next_batches(training, samples))
+            training.step += 1
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
