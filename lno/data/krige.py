@@ -22,7 +22,8 @@ EXACT = 1e-4  # which may cost an exact answer so much of the values at most
 SOME = 512  # observations that decide the scale
 DENSE = 4096  # observations up to which all of them decide every value; beyond, the nearest
 NEAREST = 64
-SCRATCH = 2**24  # distances at once
+SCRATCH = {"cuda": 2**24}  # distances at once, by device
+FEW = 2**19  # on others, whose caches hold no more
 
 
 def krige(
@@ -54,33 +55,41 @@ def krige(
         every = zip(at, queries, values, real.bool(), scale, nugget, strict=True)
         return torch.stack([_from_nearest(*one) for one in every]).to(u)
     values = values * real[..., None]
-    weights = _weights(at, values, real, scale, nugget)
+    distances = torch.cdist(at, at)
+    weights = _weights(distances, values, real, scale, nugget)
     while noise == 0:  # more observations may need a smaller scale than those that decided it
         loose = _loose(weights, values)[:, None, None] & (scale > SCALES[0])
         if not loose.any():
             break
         scale = torch.where(loose, scale / 2, scale)
-        weights = _weights(at, values, real, scale, nugget)
+        weights = _weights(distances, values, real, scale, nugget)
+    size = max(1, SCRATCH.get(at.device.type, FEW) // (b * n))
     parts = [
-        _matern(torch.cdist(part, at) / scale) @ weights
-        for part in queries.split(max(1, SCRATCH // (b * n)), dim=1)
+        _matern(torch.cdist(part, at).div_(scale)) @ weights for part in queries.split(size, dim=1)
     ]
     return torch.cat(parts, dim=1).to(u)
 
 
 def _matern(r: Tensor) -> Tensor:
-    s = math.sqrt(5) * r
-    return (1 + s + s * s / 3) * torch.exp(-s)
+    """The covariance at distances r, which are overwritten."""
+    s = r.mul_(math.sqrt(5))
+    fading = torch.exp(-s)
+    return fading.mul_(s.square().div_(3).add_(s).add_(1))
 
 
-def _covariance(at: Tensor, real: Tensor, scale: Tensor, nugget: Tensor) -> Tensor:
+def _covariance(distances: Tensor, real: Tensor, scale: Tensor, nugget: Tensor) -> Tensor:
     """Of the observations, in units of the function's variance; padded ones are on their own."""
-    among = _matern(torch.cdist(at, at) / scale) * (real[..., :, None] * real[..., None, :])
-    return among + torch.diag_embed(torch.where(real > 0, nugget[..., 0], 1.0 - real))
+    among = _matern(distances / scale)
+    if not real.all():
+        among *= real[..., :, None] * real[..., None, :]
+    among.diagonal(dim1=-2, dim2=-1).add_(torch.where(real > 0, nugget[..., 0], 1.0))
+    return among
 
 
-def _weights(at: Tensor, values: Tensor, real: Tensor, scale: Tensor, nugget: Tensor) -> Tensor:
-    factor, _ = torch.linalg.cholesky_ex(_covariance(at, real, scale, nugget))
+def _weights(
+    distances: Tensor, values: Tensor, real: Tensor, scale: Tensor, nugget: Tensor
+) -> Tensor:
+    factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, scale, nugget))
     return torch.cholesky_solve(values, factor)
 
 
@@ -97,12 +106,12 @@ def _most_likely(
     some = slice(None, None, -(-at.shape[1] // SOME))
     at, values, real = at[:, some], (values * real[..., None])[:, some], real[:, some]
     count = real.sum(1) * values.shape[-1]
-    best = torch.full_like(count, -math.inf)
+    distances, best = torch.cdist(at, at), torch.full_like(count, -math.inf)
     chosen = torch.ones(len(at), 2, 1, 1, dtype=at.dtype, device=at.device)
     for scale in SCALES:
         for nugget in NUGGETS if noise else (LEAST,):
             guess = chosen.new_tensor([scale, nugget]).view(2, 1, 1).expand_as(chosen)
-            covariance = _covariance(at, real, guess[:, 0], guess[:, 1])
+            covariance = _covariance(distances, real, guess[:, 0], guess[:, 1])
             factor, failed = torch.linalg.cholesky_ex(covariance)
             weights = torch.cholesky_solve(values, factor)
             squares = (values * weights).sum((1, 2))
@@ -126,12 +135,14 @@ def _from_nearest(
     _, near = cKDTree(at.cpu()).query(queries.cpu(), min(NEAREST, len(at)))
     index = torch.as_tensor(near, device=at.device).view(len(queries), -1)
     parts = []
-    for part in torch.arange(len(queries), device=at.device).split(SCRATCH // NEAREST**2):
+    size = SCRATCH.get(at.device.type, FEW) // NEAREST**2
+    for part in torch.arange(len(queries), device=at.device).split(size):
         around = at[index[part]]
         ones = around.new_ones(around.shape[:2])
-        factor = torch.linalg.cholesky(_covariance(around, ones, scale, nugget[None]))
+        among = torch.cdist(around, around)
+        factor = torch.linalg.cholesky(_covariance(among, ones, scale, nugget[None]))
         weights = torch.cholesky_solve(values[index[part]], factor)
-        reach = _matern(torch.cdist(queries[part, None], around) / scale)
+        reach = _matern(torch.cdist(queries[part, None], around).div_(scale))
         parts.append((reach @ weights)[:, 0])
     return torch.cat(parts)
 
