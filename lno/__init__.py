@@ -5,14 +5,14 @@
 ['deeponet', 'gnot', 'lno', 'transolver']
 """
 
-__version__ = "0.1.0"
-
 from lno import models
 from lno.data import Fields, Spec
 from lno.data.observe import Intervals, RandomRatio, Window
 from lno.operator import Operator
+from lno.reconstruct import Reconstructor
 from lno.tasks import Completion, Propagation, Rollout, Steady
 from lno.training.recipe import Recipe
+from lno.version import __version__
 
 __all__ = [
     "Completion",
@@ -22,9 +22,11 @@ __all__ = [
     "Propagation",
     "RandomRatio",
     "Recipe",
+    "Reconstructor",
     "Rollout",
     "Spec",
     "Steady",
     "Window",
+    "__version__",
     "models",
 ]

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lno import __version__
 from lno.config import from_dict, require_count, to_dict
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.labels import Labels
@@ -30,6 +29,7 @@ from lno.training.precision import matrix_products, pick_precision
 from lno.training.recipe import Recipe
 from lno.training.run import run
 from lno.training.state import Training
+from lno.version import __version__
 
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
 
@@ -170,6 +170,8 @@ class Operator:
 
     def member(self, k: int) -> Operator:
         """The operator of the k-th member alone."""
+        if not 0 <= k < len(self.members):
+            raise IndexError(f"no member {k}: this operator has {len(self.members)}, from 0 on")
         return replace(self, members=[self.members[k]])
 
     def predict(self, x: Any, u: Any = None, x_query: Any = None, *, weights: Any = None) -> Any:

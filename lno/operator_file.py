@@ -54,8 +54,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         for name, first in states[0].items()
     }
     if half:
-        single = torch.float32
-        weights = {n: w.half() if w.dtype == single else w for n, w in weights.items()}
+        weights = {name: _half(name, weight) for name, weight in weights.items()}
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: json.dumps(content)})
@@ -78,6 +77,13 @@ def load(path: str | Path, device: str = "auto") -> Operator:
         ) from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _half(name: str, weight: torch.Tensor) -> torch.Tensor:
+    rounded = weight.half() if weight.dtype == torch.float32 else weight
+    if not torch.equal(rounded.isfinite(), weight.isfinite()):
+        raise ValueError(f"{name} has weights that are too large for float16: save in full")
+    return rounded
 
 
 def _whole(weight: torch.Tensor) -> torch.Tensor:

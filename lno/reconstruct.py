@@ -184,6 +184,7 @@ class Reconstructor:
                 are wrong once more.
             seed: decides by how much they are.
         """
+        require_range("noise", noise, 0.0, 1e30)
         whole = self if noise == 0 else self._smoothed(noise)
         seen = whole.members(x, u)
         mean, spread = self._summary(seen)
@@ -276,11 +277,21 @@ class Reconstructor:
         return fields.mean(0), spread + least
 
     @staticmethod
-    def load(completer: str | Path, propagator: str | Path, device: str = "auto") -> Reconstructor:
-        """From two model files; the propagator's holds the calibration, if there is one."""
-        first, second = Operator.load(completer, device), Operator.load(propagator, device)
-        told = second.provenance.get("calibration", {})
-        return Reconstructor(first, second, from_dict(Calibration, told))
+    def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
+        """From `completer.safetensors` and `propagator.safetensors`; the latter has the bounds."""
+        paths = [Path(folder) / f"{name}.safetensors" for name in ("completer", "propagator")]
+        for path in paths:
+            if not path.exists():
+                ours = Path(folder) == PRETRAINED
+                missing = "no model comes with this version" if ours else f"no {path}"
+                raise FileNotFoundError(
+                    f"{missing}: expected a folder with completer.safetensors and "
+                    "propagator.safetensors; make one with 'lno reproduce pretrained --out FOLDER' "
+                    "and pass it with --model FOLDER"
+                )
+        completer, propagator = (Operator.load(path, device) for path in paths)
+        told = propagator.provenance.get("calibration", {})
+        return Reconstructor(completer, propagator, from_dict(Calibration, told))
 
 
 def _quantile(ratios: np.ndarray, level: float) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
-from lno.commands.reconstruct import load, read_sensors, reconstruct_file
+from lno.commands.reconstruct import read_sensors, reconstruct_file
 from lno.data.tables import write_csv
 from lno.reconstruct import Calibration, Reconstructor, calibrate, covered
 
@@ -152,7 +152,7 @@ def test_a_file_of_sensors_becomes_a_field_and_a_picture(
         "upper": (17, 16),
     }
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
-    assert load(folder, "cpu").calibration == Calibration(0.8, (9,), (3.0,), (4.0,))
+    assert Reconstructor.load(folder, "cpu").calibration == Calibration(0.8, (9,), (3.0,), (4.0,))
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_the_two_ends_of_a_period_are_one_place(whole: Reconstructor, tmp_path: 
 
 def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected a folder with completer"):
-        load(tmp_path)
+        Reconstructor.load(tmp_path)
     with pytest.raises(ValueError, match=r"expected a name ending in \.npz"):
         reconstruct_file("s.csv", tmp_path / "f.csv")
 
@@ -217,3 +217,16 @@ def test_several_samples_at_once_are_each_of_them(whole: Reconstructor) -> None:
     assert together.shape == (3, 3, 17 * 16)
     for k in range(3):
         np.testing.assert_allclose(together[:, k], whole.members(x[k], u[k]), atol=1e-5)
+
+
+@pytest.mark.parametrize("noise", [float("nan"), -1.0, float("inf")])
+def test_impossible_noise_is_an_error(noise: float, whole: Reconstructor) -> None:
+    with pytest.raises(ValueError, match="noise must be"):
+        whole([[0.5, 0.5]], [[1.0]], noise)
+
+
+def test_one_sensor_is_enough(whole: Reconstructor) -> None:
+    for noise in (0.0, 0.1):
+        found = whole(np.array([[0.5, 0.5]]), np.array([[1.0]]), noise)
+        assert np.isfinite(found.mean).all()
+        assert np.all(found.lower < found.upper)

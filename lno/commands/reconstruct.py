@@ -25,7 +25,7 @@ def reconstruct_file(
     """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
     if Path(out).suffix != ".npz":
         raise ValueError(f"cannot write {out}: expected a name ending in .npz")
-    whole = load(model, device)
+    whole = Reconstructor.load(PRETRAINED if model is None else model, device)
     x, u = read_sensors(sensors, whole)
     found = whole(x, u[:, None], noise)
     names = whole.propagator.labels.names
@@ -43,21 +43,6 @@ def reconstruct_file(
         width = found.upper - found.lower
         plots.save(plots.bounded_field(plane, found.mean, width, (x, u), names["y"][0]), plot)
     return found
-
-
-def load(model: str | Path | None, device: str = "auto") -> Reconstructor:
-    """The completer and the propagator in a folder, or those that come with the package."""
-    folder = PRETRAINED if model is None else Path(model)
-    completer, propagator = (folder / f"{n}.safetensors" for n in ("completer", "propagator"))
-    for path in (completer, propagator):
-        if not path.exists():
-            missing = "no model comes with this version" if model is None else f"no {path}"
-            raise FileNotFoundError(
-                f"{missing}: expected a folder with completer.safetensors and "
-                "propagator.safetensors; make one with 'lno reproduce pretrained --out FOLDER' and "
-                "pass it with --model FOLDER"
-            )
-    return Reconstructor.load(completer, propagator, device)
 
 
 def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ that hold nothing else of the field, and all predictions are made from these.
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -101,7 +102,7 @@ def interval(t: int, x: int) -> str:
 GRIDS: dict[str, Pattern] = {interval(t, x): Intervals((t, x)) for t in STEPS for x in STEPS}
 
 
-class Stage(Cell):
+class Stage(Cell, ABC):
     """A set-up of either stage."""
 
     def samples(self, device: str) -> tuple[Fields, Fields, Fields]:
@@ -109,9 +110,9 @@ class Stage(Cell):
         train, others = dataset(self.problem, self.protocol, device)
         return train, *parts(others)
 
+    @abstractmethod
     def data_sets(self) -> list[str]:
         """What it is tested on."""
-        raise NotImplementedError
 
 
 class Completer(Stage):

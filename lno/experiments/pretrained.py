@@ -60,7 +60,7 @@ def make(
     paths = [folder / f"{name}.safetensors" for name in ("completer", "propagator")]
     completer.save(paths[0], half=True)
     propagator.save(paths[1], half=True)
-    half = Reconstructor.load(paths[0], paths[1], device)
+    half = Reconstructor.load(folder, device)
     fitted, tested = (misses(half, samples) for samples in (watched, test))
     bounds = calibrate(fitted, LEVEL)
     told = {**propagator.provenance, "calibration": asdict(bounds)}

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from lno import Fields, Operator, cli
-from lno.commands.reconstruct import load
 from lno.data.interpolate import interpolate_rbf
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import cells as running
@@ -21,6 +20,7 @@ from lno.experiments import datasets, inverse, inverse_tables, paper, presets, p
 from lno.experiments.inverse import Completer, Propagator, observed, predicted
 from lno.ledger import Run
 from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
+from lno.reconstruct import Reconstructor
 from lno.report import plots
 
 SIZES = {
@@ -505,7 +505,7 @@ def test_models_for_reconstruction_are_made_measured_and_used(
     assert [point["all"] for point in found["coverage"]] == sorted(
         point["all"] for point in found["coverage"]
     )
-    whole = load(tmp_path / "models", "cpu")
+    whole = Reconstructor.load(tmp_path / "models", "cpu")
     assert len(whole.completer.members) == len(whole.propagator.members) == 2
     assert whole.calibration.sensors == (3, 5, 26, 51, 102)
     assert found["bytes"] == sum(p.stat().st_size for p in tmp_path.glob("models/*.safetensors"))

@@ -106,7 +106,7 @@ def run(folder: Path, split: str) -> np.ndarray:
     u = random.normal(size=(12, 20, 1))
     data = Fields(random.uniform(size=(20, 2)), u, y=np.cumsum(u, axis=1))
     keys = {"recipe": Recipe(epochs=3), "config": CONFIG, "folder": folder, "split": split}
-    keys |= {"device": "cpu", "progress": False}
+    keys |= {"device": "cpu", "progress": False, "members": 2}
     first = Operator.fit(data, minutes=1e-9, **keys)
     assert not first.finished
     return Operator.fit(data, resume=True, **keys).predict(data)

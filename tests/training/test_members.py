@@ -154,4 +154,10 @@ def test_weights_in_half_precision_take_half_the_space(line_fields: Fields, tmp_
         assert next(loaded.model.parameters()).dtype == torch.float32
         answers.append(loaded.predict(line_fields))
     assert sizes[1] < 0.55 * sizes[0]
+    with pytest.raises(IndexError, match="no member 2: this operator has 2, from 0 on"):
+        ensemble.member(2)
+    with torch.no_grad():
+        next(ensemble.member(1).model.parameters()).fill_(1e6)
+    with pytest.raises(ValueError, match="too large for float16"):
+        ensemble.save(tmp_path / "large.safetensors", half=True)
     assert np.abs(answers[1] - answers[0]).max() < 2e-3 * np.abs(answers[0]).max()
