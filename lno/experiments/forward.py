@@ -16,7 +16,7 @@ from lno.report.tables import MISSING, Table, spread
 CELLS = (
     Cell("darcy", "lno", "paper", 500, "tf32"),
     Cell("darcy", "lno", "paper", 500, "mixed"),
-    Cell("darcy", "lno", "fast", 150, "tf32"),
+    Cell("darcy", "lno", "fast", 200, "mixed"),
     Cell("darcy", "lno", "paper", 100, "tf32"),
     Cell("darcy", "transolver", "paper", 100, "tf32"),
     Cell("ns2d", "lno", "paper", 20, "tf32"),

@@ -107,8 +107,8 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
         "fast": {
             "darcy": Preset(
                 "standard",
-                PAPER_CONFIGS["darcy"],
-                replace(PAPER_RECIPE, epochs=150, optimizer="muon", physical=True, gradient=0.1),
+                replace(PAPER_CONFIGS["darcy"], sharpness=LNOConfig().sharpness),
+                replace(PAPER_RECIPE, epochs=200, optimizer="muon", physical=True, gradient=0.1),
                 symmetries=True,
             ),
             "ns2d": Preset(
