@@ -296,15 +296,11 @@ class Operator:
     @torch.inference_mode()
     def _apply(self, batch: Batch, weights: Tensor | None = None) -> Tensor:
         """The mean prediction (b, q, o) of all members in physical units, on the CPU."""
-
-        def features(x: Tensor) -> Tensor:
-            return self.normalizers.x.encode(x).to(self.device)
-
         mean: Tensor | None = None
         for k, model in enumerate(self.members, start=1):
             apply = partial(self._apply_one, model, weights)
             with matrix_products("fp32"):
-                prediction = self.task.predict(apply, batch, features)
+                prediction = self.task.predict(apply, batch, self.normalizers.x, self.device)
             mean = prediction if mean is None else mean + (prediction - mean) / k
         assert mean is not None
         return mean

@@ -8,7 +8,7 @@ A task prepares data once, fits their normalisers, and draws what a model sees i
 and says how a prediction is made and measured:
 
     batch = task.observe(prepared.batch(index), prepared.grid, generator)
-    y = task.predict(apply, batch, features)      `apply` is the model, in physical units
+    y = task.predict(apply, batch, coordinates, device)    `apply` is the model, in physical units
 
 A task never touches a model; a model never knows its task.
 """
@@ -29,7 +29,6 @@ from lno.data.normalize import Coordinates, Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
 Apply = Callable[[Batch], Tensor]
-Features = Callable[[Tensor], Tensor]
 
 
 def some_queries(batch: Batch, count: int | None, generator: torch.Generator) -> Batch:
@@ -75,14 +74,16 @@ class Steady:
         """What is observed, and the whole answer."""
         return batch
 
-    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
+    def predict(
+        self, apply: Apply, batch: Batch, coordinates: Coordinates, device: torch.device
+    ) -> Tensor:
         """The prediction (b, q, o) for what is observed.
 
         Args:
             apply: a model, from batches to values.
             batch: what is observed, and where the answer is wanted.
-            features: from positions to what the model sees of them, on the device where there is
-                time to compute.
+            coordinates: from positions to what the model sees of them.
+            device: where to compute what takes long.
         """
         return apply(batch)
 
@@ -160,7 +161,9 @@ class Rollout(Steady):
         u, y = windows[..., :seen], windows[..., seen:]
         return some_queries(Batch(x, u, x_query, y, mask, query_mask), queries, generator)
 
-    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
+    def predict(
+        self, apply: Apply, batch: Batch, coordinates: Coordinates, device: torch.device
+    ) -> Tensor:
         """Frame by frame, each read by the steps that follow."""
         seen, answers = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask), []
         elsewhere = batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x)
@@ -185,7 +188,8 @@ class Completion(Steady):
         exact: predictions pass through the observations: what the model misses there is added, as
             far around them as it is likely to reach (`lno.data.krige`). The model knows what such
             fields look like, its misses what this one is near the sensors; the more of these there
-            are, the more they decide.
+            are, the more they decide. Where the observations say clearly that they are likelier
+            without the model, they alone decide.
         noise: the standard deviation of errors of the observations that predictions are made from,
             in their units: an exact prediction then smooths what it adds.
 
@@ -237,16 +241,19 @@ class Completion(Steady):
         x, u = (v.gather(1, index[..., None].expand(-1, -1, v.shape[-1])) for v in (x, batch.y))
         return replace(batch, x=x, u=u, mask=mask)
 
-    def predict(self, apply: Apply, batch: Batch, features: Features) -> Tensor:
+    def predict(
+        self, apply: Apply, batch: Batch, coordinates: Coordinates, device: torch.device
+    ) -> Tensor:
         """The model's answer, through the observations if it is to be exact there."""
         answer = apply(batch)
         if not self.exact:
             return answer
-        there = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
-        missed = batch.u.to(answer.dtype) - apply(there)
-        x, x_query = features(batch.x).expand(len(batch), -1, -1), features(batch.x_query)
-        mask = None if batch.mask is None else batch.mask.to(x.device)
-        return answer + krige(x, missed.to(x.device), x_query, mask, self.noise).to(answer)
+        seen = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
+        x, x_query = (coordinates.encode(v).to(device) for v in (batch.x, batch.x_query))
+        x, u = x.expand(len(batch), -1, -1), batch.u.to(device, answer.dtype)
+        mask = None if batch.mask is None else batch.mask.to(device)
+        guess = (apply(seen).to(device), answer.to(device))
+        return krige(x, u, x_query, mask, self.noise, coordinates.axes, guess).to(answer.device)
 
 
 @dataclass(frozen=True)

@@ -93,8 +93,8 @@ class Coordinates:
     """Standardised positions; a periodic coordinate becomes the pair cos, sin of its angle.
 
     >>> c = Coordinates(Standardizer((0.5, 0.0), (0.25, 1.0)), period=(None, 2.0))
-    >>> c.features, c.encode(torch.tensor([[1.0, 1.0]])).round(decimals=3)
-    (3, tensor([[ 2., -1., -0.]]))
+    >>> c.axes, c.encode(torch.tensor([[1.0, 1.0]])).round(decimals=3)
+    ((0, 1, 1), tensor([[ 2., -1., -0.]]))
     """
 
     scale: Standardizer
@@ -110,7 +110,12 @@ class Coordinates:
     @property
     def features(self) -> int:
         """How many numbers a position becomes."""
-        return sum(1 if p is None else 2 for p in self.period)
+        return len(self.axes)
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The coordinate that each feature belongs to."""
+        return tuple(k for k, p in enumerate(self.period) for _ in range(1 if p is None else 2))
 
     def encode(self, x: Tensor) -> Tensor:
         """Positions (..., d) to features (..., f)."""

@@ -26,6 +26,8 @@ from torch import Tensor
 
 from lno.data import Fields
 from lno.data.interpolate import interpolate_rbf
+from lno.data.krige import krige
+from lno.data.normalize import Coordinates
 from lno.data.observe import Intervals, Pattern, RandomRatio
 from lno.experiments.cells import Cell, Errors
 from lno.experiments.datasets import dataset
@@ -44,6 +46,7 @@ AFTER = (0.1, 0.01)  # ratios at which completers see what propagators go on fro
 SENSORS = 0  # the seed that places them in test samples
 NEIGHBORS = 64  # observations that decide a value of the classical interpolant
 TRUTH = "test:from=truth"
+Interpolant = Callable[[Sequence[Fields]], list[Tensor]]
 
 
 def parts(others: Fields) -> tuple[Fields, Fields]:
@@ -182,7 +185,7 @@ class Propagator(Stage):
 
 
 class Interpolation(Completer):
-    """Radial basis functions, the classical opponent: nothing to train, and one run is all."""
+    """A classical opponent: nothing to train, and one run is all."""
 
     def patterns(self) -> dict[str, Pattern]:
         """Sensors that it is tested with."""
@@ -202,7 +205,8 @@ class Interpolation(Completer):
         """Interpolate all test samples and record the errors."""
         _, _, samples = self.samples(device)
         seen = {name: observed(samples, pattern) for name, pattern in self.patterns().items()}
-        answers = interpolated(list(seen.values()))
+        interpolate, config = INTERPOLANTS[self.model]
+        answers = interpolate(list(seen.values()))
         metrics = {
             name: mean_errors(answer, fields)
             for (name, fields), answer in zip(seen.items(), answers, strict=True)
@@ -220,7 +224,7 @@ class Interpolation(Completer):
             seconds=0.0,
             parameters=0,
             data_hash=samples.hash,
-            config={"kernel": "cubic", "neighbors": NEIGHBORS},
+            config=config,
             metrics=metrics,
             precision=self.precision,
             commit=commit(),
@@ -242,6 +246,25 @@ def interpolated(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
     return list(torch.stack(answers).split([len(fields) for fields in seen]))
 
 
+def kriged(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
+    """What kriging makes of several sets of observations, with a scale for each coordinate."""
+    coordinates = Coordinates.fit(seen[0])
+    axes, answers = None if one_scale else coordinates.axes, []
+    batches = [fields.batch([k]) for fields in seen for k in range(len(fields))]
+    with progress("kriging", len(batches)) as update:
+        for batch in batches:
+            x, x_query = (coordinates.encode(v) for v in (batch.x, batch.x_query))
+            answers.append(krige(x, batch.u, x_query, axes=axes))
+            update(len(answers))
+    return list(torch.cat(answers).split([len(fields) for fields in seen]))
+
+
+INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {
+    "rbf": (interpolated, {"kernel": "cubic", "neighbors": NEIGHBORS}),
+    "kriging": (kriged, {"covariance": "matern", "smoothness": 2.5}),
+}
+
+
 @contextmanager
 def _mapping(count: int) -> Iterator[Callable[..., Any]]:
     """`map`, shared out to processes where there is enough to do for each to be worth its start."""
@@ -255,7 +278,7 @@ def _mapping(count: int) -> Iterator[Callable[..., Any]]:
 
 
 COMPLETERS = (
-    Interpolation("burgers", "rbf", "completer", 0, "fp64"),
+    *(Interpolation("burgers", model, "completer", 0, "fp64") for model in INTERPOLANTS),
     Completer("burgers", "lno", "our-completer", EPOCHS, PRECISION),
     *(Completer("burgers", model, "completer", EPOCHS, PRECISION) for model in MODELS),
     *(Completer("burgers", "lno", completer_of(r), EPOCHS, PRECISION) for r in RATIOS),

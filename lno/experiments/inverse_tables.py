@@ -44,7 +44,8 @@ def completer_table(cells: Sequence[Stage], seeds: Sequence[int], results: Path)
         f"Burgers' equation, observed and completed for {_window()}. A model serves all ratios, "
         "which are drawn anew in every step, unless its row says otherwise. The paper trained one "
         "for each, 500 epochs in batches of 4 (Tables 2 and 9). RBF: SciPy's cubic interpolant of "
-        f"the {NEIGHBORS} nearest sensors, periodic in x.",
+        f"the {NEIGHBORS} nearest sensors, periodic in x. Kriging: Gaussian processes with a "
+        "Matérn covariance, whose scales in t and x are the most likely ones.",
         f"{_budget(cells, seeds, results)} `lno reproduce completer`",
     ]
     header = ["relative MAE, %", "seeds", *(f"{100 * ratio:g} %" for ratio in RATIOS)]

@@ -1,7 +1,7 @@
 """The quickstart: learn to see a whole field from a few sensors, in minutes on a laptop.
 
 Makes solutions of Burgers' equation, trains a small completer on random sensors, and compares it
-with radial basis functions on solutions that neither saw.
+with kriging and radial basis functions, which need no training, on solutions that it did not see.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from lno.data import Batch, Fields
 from lno.data.interpolate import interpolate_rbf
+from lno.data.krige import krige
 from lno.data.observe import RandomRatio, Window
 from lno.data.tables import write_csv
 from lno.files import require_folder, write_text
@@ -25,6 +26,7 @@ from lno.operator import Operator
 from lno.problems import Burgers
 from lno.problems.make import make
 from lno.report import html, plots
+from lno.report.runs import NAMES
 from lno.tasks import Completion, to_json
 from lno.training.device import one_thread
 from lno.training.progress import progress
@@ -36,31 +38,36 @@ CONFIG = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 RECIPE = Recipe(epochs=60, batch=8, rate=3e-3, queries=256)
 TASK = Completion(RandomRatio(0.005, 0.03), WINDOW, exact=True)
 TRAIN, TEST = 1024, 64
+METHODS = ("lno", "kriging", "rbf")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Both methods at one observed share of the points."""
+    """All methods at one observed share of the points.
+
+    Args:
+        ratio: the share.
+        batch: all test samples, as observed.
+        guesses: what each method sees in them, (s, q, 1): LNO first.
+    """
 
     ratio: float
-    batch: Batch  # all test samples, as observed
-    learned: torch.Tensor  # (s, q, 1)
-    classical: torch.Tensor  # (s, q, 1)
+    batch: Batch
+    guesses: dict[str, torch.Tensor]
 
-    def errors(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Mean errors over the test samples, learned and classical."""
-        learned, classical = (
-            {name: float(m(guess, self.batch.y).mean()) for name, m in METRICS.items()}
-            for guess in (self.learned, self.classical)
-        )
-        return learned, classical
+    def errors(self) -> dict[str, dict[str, float]]:
+        """Mean errors of each method over the test samples."""
+        return {
+            method: {name: float(m(guess, self.batch.y).mean()) for name, m in METRICS.items()}
+            for method, guess in self.guesses.items()
+        }
 
     def typical(self) -> int:
-        """The sample with the median ratio of both errors: the one to compare them in."""
-        learned, classical = (
-            METRICS["relative_mae"](guess, self.batch.y) for guess in (self.learned, self.classical)
-        )
-        return int((learned / classical).argsort()[len(learned) // 2])
+        """The sample with the median gain of LNO over the best of the others: the one to show."""
+        error = METRICS["relative_mae"]
+        learned, *others = (error(guess, self.batch.y) for guess in self.guesses.values())
+        gain = learned / torch.stack(others).amin(0)
+        return int(gain.argsort()[len(gain) // 2])
 
 
 def quickstart(
@@ -117,21 +124,21 @@ def _data(seed: int) -> tuple[Fields, Fields]:
 
 
 def _compare(operator: Operator, test: Fields) -> list[Comparison]:
-    comparisons = []
-    with progress("comparing with RBF", len(RATIOS) * len(test)) as update:
+    comparisons, coordinates = [], operator.normalizers.x
+    with progress("comparing", len(RATIOS) * len(test)) as update:
         for number, ratio in enumerate(RATIOS):
             task = Completion(RandomRatio(ratio), WINDOW)
             [(batch, learned)] = operator.evaluate_batches(test, task=task, size=len(test))
-            guesses = []
+            kriged, splines = [], []
             for k in range(len(batch)):
-                x, u, q = (
-                    v[k].numpy()
-                    for v in (batch.x, batch.u, batch.x_query.expand(len(batch), -1, -1))
-                )
-                guesses.append(interpolate_rbf(x, u, q, test.period))
+                x, u, q = batch.x[k], batch.u[k], batch.x_query[0]
+                there, wanted = coordinates.encode(x)[None], coordinates.encode(q)[None]
+                kriged.append(krige(there, u[None], wanted, axes=coordinates.axes)[0])
+                spline = interpolate_rbf(x.numpy(), u.numpy(), q.numpy(), test.period)
+                splines.append(torch.from_numpy(spline).float())
                 update(number * len(test) + k + 1, f"{100 * ratio:g} % observed")
-            classical = torch.from_numpy(np.stack(guesses)).float()
-            comparisons.append(Comparison(ratio, batch, learned, classical))
+            guesses = (learned, torch.stack(kriged), torch.stack(splines))
+            comparisons.append(Comparison(ratio, batch, dict(zip(METHODS, guesses, strict=True))))
     return comparisons
 
 
@@ -143,44 +150,36 @@ def _figure(operator: Operator, comparison: Comparison) -> Figure:
     k, labels = comparison.typical(), operator.labels
     grid = labels.grid
     assert grid is not None and comparison.batch.y is not None
-    truth, learned, classical = (
-        v[k, :, 0].numpy().reshape(grid)
-        for v in (comparison.batch.y, comparison.learned, comparison.classical)
+    truth, *guesses = (
+        v[k, :, 0].numpy().reshape(grid) for v in (comparison.batch.y, *comparison.guesses.values())
     )
     plane = plots.Plane(("t", "x"), labels.low, labels.high)  # type: ignore[arg-type]
-    guesses = {"LNO": learned, "RBF": classical}
-    return plots.reconstruction(plane, truth, _sensors(comparison, k), guesses)
+    named = dict(zip(map(NAMES.__getitem__, comparison.guesses), guesses, strict=True))
+    return plots.reconstruction(plane, truth, _sensors(comparison, k), named)
 
 
 def _report(operator: Operator, comparisons: list[Comparison], out: Path, program: str) -> str:
     rows, best = [], []
     for c in comparisons:
-        learned, classical = (e["relative_mae"] for e in c.errors())
-        count = c.batch.x.shape[1]
-        rows.append(
-            [
-                f"{100 * c.ratio:g} %",
-                f"{count}",
-                f"{100 * learned:.2f} %",
-                f"{100 * classical:.2f} %",
-            ]
-        )
-        best.append(2 if learned < classical else 3)
+        errors = [e["relative_mae"] for e in c.errors().values()]
+        shown = [f"{100 * e:.2f} %" for e in errors]
+        rows.append([f"{100 * c.ratio:g} %", f"{c.batch.x.shape[1]}", *shown])
+        best.append(2 + errors.index(min(errors)))
     provenance = operator.provenance
     parts = [
         html.paragraph(
             "A Latent Neural Operator was trained to complete solutions of Burgers' equation from "
             f"randomly placed sensors: {provenance['seconds']:.0f} seconds on the CPU, "
             f"{operator.parameters:,} weights. One model serves every number of sensors; what it "
-            "misses at them is carried to the points around and added. Beside it: cubic radial "
-            "basis functions alone, which need no training."
+            "misses at them is carried to the points around by kriging and added. Beside it what "
+            "needs no training: kriging alone, and cubic radial basis functions (RBF)."
         ),
-        html.table(["observed", "sensors", "LNO", "RBF"], rows, best),
+        html.table(["observed", "sensors", *map(NAMES.__getitem__, METHODS)], rows, best),
         html.paragraph(
             f"Mean absolute error relative to the mean size of the field, mean over {TEST} "
             "solutions that were not used in training. The fewer the sensors, the more it helps "
             "to know what solutions look like; with many, interpolation is hard to beat. The "
-            "pictures show the solution with the median ratio of both errors.",
+            "pictures show the solution with the median gain of LNO over the better of the others.",
             note=True,
         ),
     ]
@@ -212,12 +211,12 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
 def _record(
     operator: Operator, comparisons: list[Comparison], results: str | Path, seed: int
 ) -> None:
-    """Two runs in the ledger: the learned completer and the interpolation beside it."""
+    """A run in the ledger of each method."""
     provenance = operator.provenance
-    both: list[dict[str, dict[str, float]]] = [{}, {}]
+    metrics: dict[str, dict[str, dict[str, float]]] = {method: {} for method in METHODS}
     for c in comparisons:
-        for metrics, errors in zip(both, c.errors(), strict=True):
-            metrics[f"test:ratio={c.ratio:g}"] = errors
+        for method, errors in c.errors().items():
+            metrics[method][f"test:ratio={c.ratio:g}"] = errors
     learned = Run(
         problem="burgers",
         model="lno",
@@ -232,21 +231,13 @@ def _record(
         parameters=operator.parameters,
         data_hash=provenance["data"]["hash"],
         config={"model": asdict(CONFIG), "recipe": asdict(RECIPE)},
-        metrics=both[0],
+        metrics=metrics["lno"],
         commit=commit(),
         curve=provenance["curve"],
     )
-    classical = replace(
-        learned,
-        model="rbf",
-        recipe="none",
-        epochs=0,
-        steps=0,
-        seconds=0.0,
-        parameters=0,
-        config={"kernel": "cubic", "neighbors": 64},
-        metrics=both[1],
-        curve=[],
+    untrained = replace(
+        learned, recipe="none", epochs=0, steps=0, seconds=0.0, parameters=0, config={}, curve=[]
     )
-    for run in (learned, classical):
+    others = [replace(untrained, model=m, metrics=metrics[m]) for m in METHODS if m != "lno"]
+    for run in (learned, *others):
         run.save(results, "quickstart")

@@ -26,6 +26,7 @@ NAMES = {
     "deeponet": "DeepONet",
     "gnot": "GNOT",
     "rbf": "RBF",
+    "kriging": "kriging",
 }
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = {"lno": "#0072b2", "transolver": "#d55e00", "rbf": "#009e73"}

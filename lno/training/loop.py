@@ -171,9 +171,6 @@ def validation_errors(training: Training) -> list[float] | None:
         ready = scale.encode(batch).to(training.device)
         return scale.y.decode(model(ready.x, ready.u, ready.x_query, ready.mask).cpu())
 
-    def features(x: Tensor) -> Tensor:
-        return scale.x.encode(x).to(training.device)
-
     errors = []
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
@@ -183,7 +180,8 @@ def validation_errors(training: Training) -> list[float] | None:
         for index in torch.arange(len(data)).split(size):
             batch = task.observe(data.batch(index.numpy()), data.grid, generator)
             predictions = [
-                task.predict(partial(apply, model), batch, features) for model in training.models
+                task.predict(partial(apply, model), batch, scale.x, training.device)
+                for model in training.models
             ]
             metric = METRICS["relative_l2"]
             errors.append(torch.stack([metric(p, batch.y, batch.query_mask) for p in predictions]))

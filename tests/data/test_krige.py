@@ -48,6 +48,49 @@ def test_it_is_the_mean_of_a_gaussian_process_given_its_values() -> None:
     assert 0 < np.argmax(likely) < len(likely) - 1
 
 
+def test_every_coordinate_has_a_scale_of_its_own() -> None:
+    x, q = draw(2, 150, 2), draw(2, 200, 2, seed=1)
+    stretch = torch.tensor([1.0, 8.0], dtype=torch.float64)
+    truth, u = wave(q), wave(x)
+    alike = krige(x, u, q, axes=(0, 1))
+    found = krige(x * stretch, u, q * stretch, axes=(0, 1))
+    shared = krige(x * stretch, u, q * stretch)
+    best, error, other = ((v - truth).abs().mean() for v in (alike, found, shared))
+    assert error < 1.2 * best
+    assert error < 0.5 * other
+    # Two features of one coordinate are stretched together: turning them changes nothing.
+    angle = torch.tensor(0.7, dtype=torch.float64)
+    turn = torch.eye(3, dtype=torch.float64)
+    turn[1:, 1:] = torch.stack(
+        (torch.stack((angle.cos(), angle.sin())), torch.stack((-angle.sin(), angle.cos())))
+    )
+    x, q = draw(1, 60, 3), draw(1, 30, 3, seed=1)
+    a, b = (krige(x @ m, wave(x), q @ m, axes=(0, 1, 1)) for m in (torch.eye(3).double(), turn))
+    assert torch.allclose(a, b, atol=1e-8)
+
+
+def test_a_guess_is_built_upon_unless_the_values_speak_clearly_against_it() -> None:
+    x, q = draw(3, 80, 2), draw(3, 200, 2, seed=1)
+    u, truth = wave(x, 20.0), wave(q, 20.0)
+    noise = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 280, 1)))
+
+    def near(v: Tensor) -> Tensor:  # wrong by a smooth function
+        return 0.1 * wave(v, 2.0)
+
+    good = (u + near(x), truth + near(q))
+    bad = (noise[:, :80], noise[:, 80:])
+    alone, helped, misled = (krige(x, u, q, guess=g) for g in (None, good, bad))
+    assert (helped - truth).abs().mean() < 0.1 * (alone - truth).abs().mean()
+    assert torch.equal(alone, misled)
+    # Each sample on its own; and a guess of zero is none.
+    mixed = tuple(torch.cat((b[:1], g[1:])) for b, g in zip(bad, good, strict=True))
+    assert torch.allclose(krige(x, u, q, guess=mixed), torch.cat((alone[:1], helped[1:])))
+    assert torch.equal(krige(x, u, q, guess=(0 * u, 0 * truth)), alone)
+    # A few observations cannot say anything clearly.
+    one = krige(x[:, :1], u[:, :1] * 0 + 1e-3, x[:, :1] + 50, guess=(u[:, :1], truth[:, :1]))
+    assert torch.allclose(one, truth[:, :1])
+
+
 def test_smooth_functions_reach_further_than_rough_ones_and_none_reaches_far() -> None:
     x = draw(1, 80, 2)
     rough = torch.from_numpy(np.random.default_rng(1).standard_normal((1, 80, 1)))
@@ -105,8 +148,7 @@ def test_errors_are_smoothed_about_as_well_as_they_could_be(noise: float) -> Non
     best = torch.inf
     for scale in kriging.SCALES:
         for nugget in kriging.NUGGETS:
-            both = torch.tensor([scale, nugget], dtype=torch.float64).view(2, 1, 1, 1)
-            k = kriging._covariance(torch.cdist(x, x), real, *both)
+            k = kriging._covariance(torch.cdist(x, x) / scale, real, 0 * real[:, 0] + nugget)
             reach = kriging._matern(torch.cdist(q, x) / scale)
             best = min(best, (reach @ torch.linalg.solve(k, u) - truth).abs().mean())
     assert smooth < 1.25 * best

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 
 from lno import Fields, Operator, cli
 from lno.data.interpolate import interpolate_rbf
+from lno.data.krige import krige
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import cells as running
 from lno.experiments import datasets, inverse, inverse_tables, paper, presets, pretrained, report
@@ -233,18 +235,30 @@ def test_what_is_not_observed_changes_no_prediction(
             assert torch.equal(predicted(operator, seen), predicted(operator, other))
 
 
-def test_the_classical_opponent_sees_the_same_and_is_recorded(
+def test_classical_opponents_see_the_same_and_are_recorded(
     ledger: Path, samples: tuple[Fields, Fields, Fields]
 ) -> None:
-    run = Run.load(ledger / "burgers" / "rbf" / "completer-0-fp64-seed0.json")
-    assert (run.model, run.recipe, run.protocol) == ("rbf", "completer", "standard")
-    assert (run.seed, run.epochs, run.parameters) == (0, 0, 0)
-    assert len(run.metrics) == 5
+    def kriging(s: Any) -> np.ndarray:
+        def features(v: np.ndarray) -> torch.Tensor:
+            angle = 2 * np.pi * v[None, :, 1]
+            return torch.from_numpy(np.stack((7 * v[None, :, 0], np.cos(angle), np.sin(angle)), -1))
+
+        values = torch.from_numpy(s.u)[None]
+        return krige(features(s.x), values, features(s.x_query), axes=(0, 1, 1))[0].numpy()
+
+    def rbf(s: Any) -> np.ndarray:
+        return interpolate_rbf(s.x, s.u, s.x_query, (None, 1.0), 64)
+
     seen = observed(samples[2], RandomRatio(0.2))
-    guess = [interpolate_rbf(s.x, s.u, s.x_query, (None, 1.0), 64) for s in seen]
-    expected = relative_mae(np.stack(guess)[..., 0], np.asarray(seen.y)[..., 0])
-    assert run.metrics["test:ratio=20%"]["relative_mae"] == pytest.approx(expected, rel=1e-4)
-    assert len(list((ledger / "burgers" / "rbf").iterdir())) == 1
+    for name, method, within in (("rbf", rbf, 1e-4), ("kriging", kriging, 0.05)):
+        run = Run.load(ledger / "burgers" / name / "completer-0-fp64-seed0.json")
+        assert (run.model, run.recipe, run.protocol) == (name, "completer", "standard")
+        assert (run.seed, run.epochs, run.parameters) == (0, 0, 0)
+        assert len(run.metrics) == 5
+        guess = np.stack([method(s) for s in seen])
+        expected = relative_mae(guess[..., 0], np.asarray(seen.y)[..., 0])
+        assert run.metrics["test:ratio=20%"]["relative_mae"] == pytest.approx(expected, rel=within)
+        assert len(list((ledger / "burgers" / name).iterdir())) == 1
 
 
 def test_interpolation_is_the_same_in_several_processes(
@@ -265,6 +279,7 @@ def test_the_commands_run_what_is_missing_and_print_it(
     """What the cache keeps is read again; an empty ledger has nothing."""
     assert listed(reproduce(capsys, "completer", tmp_path, "--dry-run")) == [
         ("rbf", "completer", "0"),
+        ("kriging", "completer", "0"),
         ("lno", "our-completer", "0, 1"),
         ("lno", "completer", "0, 1"),
         ("gnot", "completer", "0, 1"),
