@@ -4,9 +4,9 @@
 
 Trains the small LNO on Burgers' equation as it is, and on images of its samples under the problem's
 symmetries. Each is tested as it predicts alone; through its sensors with radial basis functions or
-kriging, which add what it misses there; and through them as is likeliest, which may be without
-the model (`Completion(exact=True)`). Beside them radial basis functions and kriging without any
-model, the latter with one scale for both coordinates and with one for each; all see the same
+kriging, which add what it misses there; and mixed with kriging that does without it, as predicts
+the sensors best (`Completion(exact=True)`). Beside them radial basis functions and kriging without
+any model, the latter with one scale for both coordinates and with one for each; all see the same
 sensors. Writes results/benchmarks/completion.json.
 """
 
@@ -84,7 +84,7 @@ def main() -> None:
         for name, added in (("RBF", interpolated(missed)), ("kriging", kriged(missed))):
             record(f"{trained}, and {name}", [a + b for a, b in zip(alone, added, strict=True)])
         exact = replace(operator, task=replace(task, exact=True))
-        record(f"{trained}, and kriging, as is likely", [predicted(exact, seen) for seen in sets])
+        record(f"{trained}, and kriging, mixed", [predicted(exact, seen) for seen in sets])
     told = {"protocol": options.protocol, "epochs": options.epochs, "samples": len(test)}
     told["hardware"] = hardware(pick_device(options.device))
     write_json(options.out, {**told, "ratios": list(RATIOS), "rows": rows})

@@ -188,8 +188,7 @@ class Completion(Steady):
         exact: predictions pass through the observations: what the model misses there is added, as
             far around them as it is likely to reach (`lno.data.krige`). The model knows what such
             fields look like, its misses what this one is near the sensors; the more of these there
-            are, the more they decide. Where the observations say clearly that they are likelier
-            without the model, they alone decide.
+            are, the more they decide, in the end without the model.
         noise: the standard deviation of errors of the observations that predictions are made from,
             in their units: an exact prediction then smooths what it adds.
 

@@ -4,8 +4,11 @@ A function whose values at two points a distance r apart are correlated by a Mat
 ν = 5/2, k(r) = (1 + s + s²/3) exp(−s), s = √5 r, is most likely, given its values at some points, a
 sum of k around these. Far from all of them it is zero. Distances are in units of a scale along each
 coordinate. The scales are those under which the given values are most likely, so that values reach
-further where a function is smooth, and further along a coordinate on which it depends less. A guess
-of the function is built upon, as its mean, unless the values say clearly that zero is a better one.
+further where a function is smooth, and further along a coordinate on which it depends less.
+
+A guess of the function, by a model say, is worth what it helps: with values at few points much,
+with many nothing. So the function is found twice, as what the guess misses and without the guess,
+and both are mixed in the proportion that best predicts each value from all others.
 """
 
 from __future__ import annotations
@@ -13,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,35 +25,15 @@ from torch import Tensor
 SCALES = tuple(0.05 * 2**k for k in range(9))  # of features, whose spread is about one
 FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # tried on the scale of one coordinate
 NUGGETS = tuple(10.0**k for k in (-6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
-CLEARLY = 10.0  # twice the logarithm of a likelihood ratio of about 150,
-ENOUGH = 64  # and observations without which no ratio is worth much
 LEAST = 1e-8  # of the variance, on the diagonal: keeps coinciding observations solvable,
 EXACT = 1e-4  # which may cost an exact answer so much of the values at most
-SOME = 512  # observations that decide the scale
+SOME = 512  # observations that decide the scales
+JUDGES = 2048  # observations that decide what a guess is worth,
+FAVOUR = 8  # besides as many that are in its favour
 DENSE = 4096  # observations up to which all of them decide every value; beyond, the nearest
 NEAREST = 64
 SCRATCH = {"cuda": 2**24}  # distances at once, by device
 FEW = 2**19  # on others, whose caches hold no more
-
-
-class Covariance(NamedTuple):
-    """Of the functions that samples are.
-
-    Args:
-        scales: along each coordinate.
-        nugget: the variance of errors of observations over that of the function.
-        likely: twice the logarithm of the likelihood, up to a constant.
-    """
-
-    scales: Float[Tensor, "b d"]
-    nugget: Float[Tensor, " b"]
-    likely: Float[Tensor, " b"]
-
-    def where(self, chosen: Bool[Tensor, " b"], other: Covariance) -> Covariance:
-        """This one for the chosen samples, the other for the rest."""
-        scales = torch.where(chosen[:, None], self.scales, other.scales)
-        pairs = zip(self[1:], other[1:], strict=True)
-        return Covariance(scales, *(torch.where(chosen, a, b) for a, b in pairs))
 
 
 def krige(
@@ -74,51 +56,137 @@ def krige(
         noise: the standard deviation of errors of u; 0: the answer passes through u.
         axes: the coordinate, counted from 0, that each feature belongs to; each coordinate has a
             scale of its own. None: all features share one.
-        guess: of the function, by a model, say: at x and at x_query. None: it is zero.
+        guess: of the function, at x and at x_query.
 
     >>> x = torch.linspace(0, 1, 12)[None, :, None]
     >>> q = torch.tensor([[[0.52], [9.0]]])
     >>> [round(v, 3) for v in krige(x, torch.sin(4 * x), q).flatten().tolist()]  # sin 2.08 = 0.873
     [0.873, -0.001]
     """
-    at, queries, values, real = _double(x, x_query.expand(len(x), -1, -1), u, mask)
-    axis = torch.tensor(axes or [0] * at.shape[-1], device=at.device)
-    find = partial(_most_likely, at, real, noise, axis)
-    found, mean = find(values), values.new_zeros(())
-    if guess is not None:
-        here, there = (v.to(values) for v in guess)
-        around = find(values - here)
-        alone = (found.likely > around.likely + CLEARLY) & (real.sum(1) >= ENOUGH)
-        values = torch.where(alone[:, None, None], values, values - here)
-        found, mean = found.where(alone, around), there.masked_fill(alone[:, None, None], 0.0)
-    scales = found.scales[:, None, axis]
-    answer = _carried(at / scales, values, queries / scales, real, found, noise)
-    return (mean + answer).to(u)
+    where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's have no doubles
+    real = torch.ones(x.shape[:2], device=where) if mask is None else mask.to(where)
+    at, values, queries = (v.to(where).double() for v in (x, u, x_query.expand(len(x), -1, -1)))
+    process = partial(Process, at, real=real.double(), noise=noise, axes=axes)
+    alone = process(values)
+    if guess is None:
+        return alone(queries).to(u)
+    here, there = (v.to(values) for v in guess)
+    helped = process(values - here)
+    share = _share(alone.left_out(), helped.left_out())
+    mixed = torch.lerp(alone(queries), there + helped(queries), share[:, None, None])
+    return mixed.to(u)
 
 
-def _carried(
-    at: Tensor, values: Tensor, queries: Tensor, real: Tensor, found: Covariance, noise: float
-) -> Float[Tensor, "b q i"]:
-    """Values at the queries of functions of zero mean, positions being in units of their scales."""
-    b, n, _ = at.shape
-    if n > DENSE:
-        every = zip(at, queries, values, real.bool(), found.nugget, strict=True)
-        return torch.stack([_from_nearest(*one) for one in every])
-    values = values * real[..., None]
-    distances, nearer = torch.cdist(at, at), torch.ones_like(found.nugget)
-    weights = _weights(distances, values, real, found.nugget)
-    while noise == 0:  # more observations may need smaller scales than those that decided them
-        loose = _loose(weights, values) & (found.scales / nearer[:, None] > SCALES[0]).any(1)
-        if not loose.any():
-            break
-        nearer = torch.where(loose, 2 * nearer, nearer)
-        weights = _weights(distances * nearer[:, None, None], values, real, found.nugget)
-    size = max(1, SCRATCH.get(at.device.type, FEW) // (b * n))
-    parts = [
-        _matern(torch.cdist(part, at).mul_(nearer[:, None, None])) @ weights
-        for part in queries.split(size, dim=1)
-    ]
-    return torch.cat(parts, dim=1)
+class Process:
+    """Functions of zero mean of which some values are known, one for each sample.
+
+    Args:
+        at: positions of the values.
+        values: of the functions there.
+        real: 1 for every value that is real, 0 for padding.
+        noise: the standard deviation of the values' errors.
+        axes: the coordinate of each feature; None: all have one scale.
+    """
+
+    def __init__(
+        self,
+        at: Float[Tensor, "b n f"],
+        values: Float[Tensor, "b n i"],
+        real: Float[Tensor, "b n"],
+        noise: float,
+        axes: Sequence[int] | None,
+    ) -> None:
+        self.at, self.values, self.real = at, values * real[..., None], real
+        axis = torch.tensor(axes or [0] * at.shape[-1], device=at.device)
+        scales, self.nugget = self._most_likely(noise, axis)
+        self.scales = scales[:, None, axis]
+        if at.shape[1] > DENSE:
+            return
+        self.weights = self._weights()
+        while noise == 0:  # more observations may need smaller scales than those that decided them
+            loose = _loose(self.weights, self.values) & (self.scales > SCALES[0]).any(2)[:, 0]
+            if not loose.any():
+                break
+            self.scales = torch.where(loose[:, None, None], self.scales / 2, self.scales)
+            self.weights = self._weights()
+
+    def __call__(self, queries: Float[Tensor, "b q f"]) -> Float[Tensor, "b q i"]:
+        """The most likely values there."""
+        at, queries = self.at / self.scales, queries / self.scales
+        b, n, _ = at.shape
+        if n > DENSE:
+            every = zip(at, queries, self.values, self.real.bool(), self.nugget, strict=True)
+            return torch.stack([_from_nearest(*one) for one in every])
+        size = max(1, SCRATCH.get(at.device.type, FEW) // (b * n))
+        parts = queries.split(size, dim=1)
+        return torch.cat([_matern(torch.cdist(part, at)) @ self.weights for part in parts], dim=1)
+
+    def left_out(self) -> Float[Tensor, "b k i"]:
+        """How far the values, or some of them, are from what the others make of them."""
+        some = slice(None, None, -(-self.at.shape[1] // JUDGES))
+        at, values, real = (
+            (self.at / self.scales)[:, some],
+            self.values[:, some],
+            self.real[:, some],
+        )
+        factor, _ = torch.linalg.cholesky_ex(_covariance(torch.cdist(at, at), real, self.nugget))
+        inverse = torch.cholesky_inverse(factor)
+        return (inverse @ values) / inverse.diagonal(dim1=1, dim2=2)[..., None]
+
+    def _weights(self) -> Float[Tensor, "b n i"]:
+        at = self.at / self.scales
+        covariance = _covariance(torch.cdist(at, at), self.real, self.nugget)
+        return torch.cholesky_solve(self.values, torch.linalg.cholesky_ex(covariance)[0])
+
+    def _most_likely(
+        self, noise: float, axis: Tensor
+    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
+        """Scales, and the variance of errors over that of the function.
+
+        Found by trial: first one scale for all coordinates, then more or less along each.
+        """
+        some = slice(None, None, -(-self.at.shape[1] // SOME))
+        at, values, real = self.at[:, some], self.values[:, some], self.real[:, some]
+        parts = [at[..., axis == k] for k in range(int(axis.max()) + 1)]
+        squares = torch.stack([torch.cdist(part, part).square() for part in parts], dim=-1)
+        one = at.new_ones(len(at))
+        best = (at.new_ones(len(at), len(parts)), one, one * -math.inf)
+
+        def attempt(scales: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            distances = (squares @ scales.pow(-2)[:, None, :, None]).squeeze(-1).sqrt()
+            likely, loose = _likelihood(distances, values, real, nugget, noise)
+            allowed = ~loose | (scales <= SCALES[0]).all(1) | bool(noise)
+            better = allowed & (likely > best[2])
+            return (
+                torch.where(better[:, None], scales, best[0]),
+                torch.where(better, nugget, best[1]),
+                torch.where(better, likely, best[2]),
+            )
+
+        for scale in SCALES:
+            for nugget in NUGGETS if noise else (LEAST,):
+                best = attempt(torch.full_like(best[0], scale), one * nugget)
+        for factor in FACTORS if len(parts) > 1 else ():
+            for k in range(len(parts)):
+                along = torch.arange(len(parts), device=at.device) == k
+                best = attempt(best[0] * torch.where(along, factor, 1.0), best[1])
+        return best[:2]
+
+
+def _share(alone: Float[Tensor, "b k i"], helped: Float[Tensor, "b k i"]) -> Float[Tensor, " b"]:
+    """The share of the second in the mixture with the least mean absolute error.
+
+    That is a median of the shares at which single errors vanish, each counting as much as it gains.
+    """
+    gain = (alone - helped).flatten(1)
+    share = torch.where(gain == 0, 1.0, alone.flatten(1) / gain)
+    weight = gain.abs()
+    favour = FAVOUR * weight.sum(1, keepdim=True) / (gain != 0).sum(1, keepdim=True).clamp(min=1)
+    share = torch.cat((share, torch.ones_like(favour)), dim=1)
+    share, order = share.sort(dim=1)
+    total = torch.cat((weight, favour), dim=1).gather(1, order).cumsum(1)
+    middle = (total >= total[:, -1:] / 2).int().argmax(1, keepdim=True)
+    return share.gather(1, middle)[:, 0].clamp(0.0, 1.0)
 
 
 def _matern(r: Tensor) -> Tensor:
@@ -131,52 +199,15 @@ def _matern(r: Tensor) -> Tensor:
 def _covariance(
     distances: Float[Tensor, "b n n"], real: Float[Tensor, "b n"], nugget: Float[Tensor, " b"]
 ) -> Float[Tensor, "b n n"]:
-    """Of the observations, in units of the function's variance; padded ones are on their own."""
-    among = _matern(distances.clone())
+    """Of the observations, in units of the function's variance; padded ones are on their own.
+
+    The distances are overwritten.
+    """
+    among = _matern(distances)
     if not real.all():
         among *= real[..., :, None] * real[..., None, :]
     among.diagonal(dim1=-2, dim2=-1).add_(torch.where(real > 0, nugget[..., None], 1.0))
     return among
-
-
-def _weights(distances: Tensor, values: Tensor, real: Tensor, nugget: Tensor) -> Tensor:
-    factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, nugget))
-    return torch.cholesky_solve(values, factor)
-
-
-def _loose(weights: Tensor, values: Tensor) -> Tensor:
-    """Which samples an answer misses that is to pass through their values."""
-    missed, size = ((v.square().sum((1, 2))) for v in (LEAST * weights, values))
-    return ~(missed <= EXACT**2 * size)
-
-
-def _most_likely(
-    at: Tensor, real: Tensor, noise: float, axis: Tensor, values: Tensor
-) -> Covariance:
-    """Found by trial: first one scale for all coordinates, then more or less along each."""
-    some = slice(None, None, -(-at.shape[1] // SOME))
-    at, values, real = at[:, some], (values * real[..., None])[:, some], real[:, some]
-    parts = [at[..., axis == k] for k in range(int(axis.max()) + 1)]
-    squares = torch.stack([torch.cdist(part, part).square() for part in parts], dim=-1)
-
-    def better(found: Covariance, scales: Tensor, nugget: Tensor) -> Covariance:
-        distances = (squares @ scales.pow(-2)[:, None, :, None]).squeeze(-1).sqrt()
-        likely, loose = _likelihood(distances, values, real, nugget, noise)
-        allowed = ~loose | (scales <= SCALES[0]).all(1) | bool(noise)
-        tried = Covariance(scales, nugget, likely)
-        return tried.where(allowed & (likely > found.likely), found)
-
-    one = at.new_ones(len(at))
-    found = Covariance(at.new_ones(len(at), len(parts)), one, one * -math.inf)
-    for scale in SCALES:
-        for nugget in NUGGETS if noise else (LEAST,):
-            found = better(found, torch.full_like(found.scales, scale), one * nugget)
-    for factor in FACTORS if len(parts) > 1 else ():
-        for k in range(len(parts)):
-            scales = found.scales.clone()
-            scales[:, k] *= factor
-            found = better(found, scales, found.nugget)
-    return found
 
 
 def _likelihood(
@@ -193,6 +224,12 @@ def _likelihood(
     return torch.where(failed == 0, likely, -math.inf), _loose(weights, values)
 
 
+def _loose(weights: Tensor, values: Tensor) -> Bool[Tensor, " b"]:
+    """Which samples an answer misses that is to pass through their values."""
+    missed, size = ((v.square().sum((1, 2))) for v in (LEAST * weights, values))
+    return ~(missed <= EXACT**2 * size)
+
+
 def _from_nearest(
     at: Tensor, queries: Tensor, values: Tensor, real: Tensor, nugget: Tensor
 ) -> Tensor:
@@ -205,19 +242,8 @@ def _from_nearest(
     for part in torch.arange(len(queries), device=at.device).split(size):
         around = at[index[part]]
         ones = around.new_ones(around.shape[:2])
-        among = torch.cdist(around, around)
-        factor = torch.linalg.cholesky(_covariance(among, ones, nugget[None]))
-        weights = torch.cholesky_solve(values[index[part]], factor)
+        covariance = _covariance(torch.cdist(around, around), ones, nugget[None])
+        weights = torch.cholesky_solve(values[index[part]], torch.linalg.cholesky(covariance))
         reach = _matern(torch.cdist(queries[part, None], around))
         parts.append((reach @ weights)[:, 0])
     return torch.cat(parts)
-
-
-def _double(
-    x: Tensor, x_query: Tensor, u: Tensor, mask: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Positions, queries, values and 1 for each real observation, in double precision."""
-    where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's GPUs have none
-    real = torch.ones(x.shape[:2], device=where) if mask is None else mask.to(where)
-    at, queries, values = (v.to(where).double() for v in (x, x_query, u))
-    return at, queries, values, real.double()

@@ -69,26 +69,49 @@ def test_every_coordinate_has_a_scale_of_its_own() -> None:
     assert torch.allclose(a, b, atol=1e-8)
 
 
-def test_a_guess_is_built_upon_unless_the_values_speak_clearly_against_it() -> None:
-    x, q = draw(3, 80, 2), draw(3, 200, 2, seed=1)
+def test_a_guess_is_worth_what_it_helps() -> None:
+    x, q = draw(3, 300, 2), draw(3, 200, 2, seed=1)
     u, truth = wave(x, 20.0), wave(q, 20.0)
-    noise = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 280, 1)))
+    noise = torch.from_numpy(np.random.default_rng(3).standard_normal((3, 500, 1)))
 
     def near(v: Tensor) -> Tensor:  # wrong by a smooth function
         return 0.1 * wave(v, 2.0)
 
     good = (u + near(x), truth + near(q))
-    bad = (noise[:, :80], noise[:, 80:])
+    bad = (noise[:, :300], noise[:, 300:])
     alone, helped, misled = (krige(x, u, q, guess=g) for g in (None, good, bad))
     assert (helped - truth).abs().mean() < 0.1 * (alone - truth).abs().mean()
-    assert torch.equal(alone, misled)
+    assert (misled - truth).abs().mean() < 1.05 * (alone - truth).abs().mean()
+    for at_x, _ in (good, bad):  # the answer passes through the values all the same
+        assert torch.allclose(krige(x, u, x, guess=(at_x, at_x)), u, atol=1e-3)
     # Each sample on its own; and a guess of zero is none.
-    mixed = tuple(torch.cat((b[:1], g[1:])) for b, g in zip(bad, good, strict=True))
-    assert torch.allclose(krige(x, u, q, guess=mixed), torch.cat((alone[:1], helped[1:])))
+    mixed = [torch.cat((b[:1], g[1:])) for b, g in zip(bad, good, strict=True)]
+    found = krige(x, u, q, guess=(mixed[0], mixed[1]))
+    assert torch.allclose(found, torch.cat((misled[:1], helped[1:])))
     assert torch.equal(krige(x, u, q, guess=(0 * u, 0 * truth)), alone)
-    # A few observations cannot say anything clearly.
+    # A few observations cannot say much against it.
     one = krige(x[:, :1], u[:, :1] * 0 + 1e-3, x[:, :1] + 50, guess=(u[:, :1], truth[:, :1]))
     assert torch.allclose(one, truth[:, :1])
+
+
+def test_values_left_out_are_predicted_from_the_others_and_the_best_mixture_is_found() -> None:
+    x, u = draw(1, 40, 2), wave(draw(1, 40, 2))
+    process = kriging.Process(x, u, torch.ones(1, 40).double(), 0.0, None)
+    for k in (0, 17):
+        rest = torch.arange(40) != k
+        x_rest, x_one = x[:, rest] / process.scales, x[:, k : k + 1] / process.scales
+        among = torch.cdist(x_rest, x_rest)
+        among = kriging._covariance(among, torch.ones(1, 39), process.nugget)
+        reach = kriging._matern(torch.cdist(x_one, x_rest))
+        left = u[0, k, 0] - (reach @ torch.linalg.solve(among, u[:, rest]))[0, 0, 0]
+        assert process.left_out()[0, k, 0] == pytest.approx(left.item(), rel=1e-4)
+    a, b = (draw(2, 300, 1, seed=k) - shift for k, shift in ((1, 0.7), (2, 0.3)))
+    shares = torch.linspace(0, 1, 1001).double()
+    errors = (a + (b - a) * shares).abs().mean(1)
+    best = shares[errors.argmin(1)]
+    assert torch.allclose(kriging._share(a, b), best, atol=0.02)
+    assert kriging._share(a, 0 * b).tolist() == [1, 1]
+    assert kriging._share(0 * a, b).tolist() == [0, 0]
 
 
 def test_smooth_functions_reach_further_than_rough_ones_and_none_reaches_far() -> None:
