@@ -173,14 +173,17 @@ def _budget(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
         "others to test on, with the same sensors for every method."
     )
     trained = [cell for cell in cells if cell.epochs]
-    ways = set()
+    ways: dict[str, list[str]] = {}
     for cell in trained:
         recipe, precision = cell.preset.recipe, cell.precision
         step = f"{recipe.batch} samples and {recipe.queries:,} query points in a step"
-        ways.add(f"{recipe.epochs} epochs, {step}, {precision}")
-    if ways:
-        alike = "for every model" if len(ways) == 1 else "not for every model"
-        told += f" Budget, the same {alike}: {'; '.join(sorted(ways))}."
+        who = "our recipe" if cell.recipe.startswith("our-") else NAMES[cell.model]
+        ways.setdefault(f"{recipe.epochs} epochs, {step}, {precision}", []).append(who)
+    if len(ways) == 1:
+        told += f" Budget, the same for every model: {next(iter(ways))}."
+    elif ways:
+        several = (f"{', '.join(dict.fromkeys(who))}: {way}" for way, who in ways.items())
+        told += f" Budget of {'; of '.join(several)}."
     runs = [run for cell in trained for run in cell.runs(results, seeds).values()]
     if runs:
         machines = ", ".join(sorted({run.hardware for run in runs}))

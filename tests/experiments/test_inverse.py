@@ -396,7 +396,8 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| DeepONet, paper | 3 | 2.37 ± 0.18 |" in text
     for told in (
         "8 samples to train on, 3 to watch and 3 others to test on",
-        "the same for every model: 100 epochs, 4 samples and 64 query points in a step, tf32",
+        "Budget of our recipe: 100 epochs, 4 samples and 64 query points in a step, mixed; "
+        "of LNO, GNOT, DeepONet: 30 epochs, 4 samples and 64 query points in a step, mixed.",
         "on a GPU",
         "`lno reproduce completer`",
     ):
@@ -414,8 +415,8 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     )
     different = [cells["lno", "completer"], replace(cells["gnot", "completer"], epochs=7)]
     text = inverse_tables.completer_table(different, range(3), tmp_path).markdown()
-    assert "not for every model: 100 epochs" in text
-    assert "; 7 epochs" in text
+    assert "Budget of LNO: 30 epochs" in text
+    assert "; of GNOT: 7 epochs" in text
 
 
 def test_the_papers_numbers_have_all_models_and_columns() -> None:
