@@ -396,7 +396,7 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| DeepONet, paper | 3 | 2.37 ± 0.18 |" in text
     for told in (
         "8 samples to train on, 3 to watch and 3 others to test on",
-        "Budget of our recipe: 100 epochs, 4 samples and 64 query points in a step, mixed; "
+        "Budget of our recipe: 200 epochs, 4 samples and 64 query points in a step, mixed; "
         "of LNO, GNOT, DeepONet: 30 epochs, 4 samples and 64 query points in a step, mixed.",
         "on a GPU",
         "`lno reproduce completer`",
