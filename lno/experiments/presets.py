@@ -75,8 +75,8 @@ _SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 # a step: a budget that all models share. Below it, ours.
 _PROPAGATOR = replace(PAPER_RECIPE, batch=32, loss="mse", queries=2048)
 _COMPLETER = replace(_PROPAGATOR, optimizer="adam", weight_decay=0.0, schedule="step")
-_OURS = replace(_PROPAGATOR, epochs=200, loss="relative_l2", queries=1024)
-_OUR_CONFIG = replace(PAPER_CONFIGS["burgers"], sharpness=LNOConfig().sharpness)
+_OURS = replace(_PROPAGATOR, epochs=200, optimizer="muon", loss="relative_mae", queries=1024)
+_OUR_CONFIG = replace(PAPER_CONFIGS["burgers"], blocks=6, sharpness=LNOConfig().sharpness)
 
 
 def _completer(config: Any, pattern: RandomRatio) -> dict[str, Preset]:
@@ -126,8 +126,8 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             "burgers": Preset(
                 "small",
                 _SMALL,
-                Recipe(epochs=60, batch=8, rate=3e-3, queries=256),
-                Completion(RandomRatio(0.005, 0.03), WINDOW, exact=True),
+                Recipe(epochs=60, batch=8, optimizer="muon", loss="relative_mae", queries=256),
+                Completion(FEW_SENSORS, WINDOW, exact=True),
             ),
         },
         **_stages(PAPER_CONFIGS["burgers"]),

@@ -163,8 +163,9 @@ def completion_table(results: Path) -> str:
         ]
         rows.append(f"| {r['name']} | {' | '.join(shown)} |")
     note = (
-        f"{content['samples']} test samples on 64² points, the small model, {content['epochs']} "
-        f"epochs, one seed ({content['hardware']}). `python benchmarks/completion.py`"
+        f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
+        f"seed; {content['test']} others to test on ({content['hardware']}). "
+        "`python benchmarks/completion.py`"
     )
     return "\n".join([*rows, "", note])
 
