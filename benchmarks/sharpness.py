@@ -21,7 +21,7 @@ from lno.training.device import hardware, one_thread
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "sharpness.json"
 CONFIG = {"width": 48, "latents": 64, "blocks": 2, "heads": 4, "layers": 2}
-RECIPE = Recipe(epochs=25, batch=16, rate=2e-3)
+RECIPE = Recipe(epochs=25, batch=16, optimizer="adamw", rate=2e-3)
 
 
 def sines(samples: int) -> Fields:

@@ -175,7 +175,7 @@ def ours(case: Case, precision: str, members: int = 1) -> tuple[float, float]:
     device, task = torch.device("cuda"), Steady()
     spec, config = Spec(case.d, case.i, case.o), PAPER_CONFIGS[case.problem]
     models = [LNO(spec, config).to(device) for _ in range(members)]
-    recipe = Recipe(epochs=10**6, batch=samples)
+    recipe = Recipe(epochs=10**6, batch=samples, optimizer="adamw")
     scale = task.normalizers(data)
     training = Training(models, task, scale, recipe, data, None, device, 0, precision)
     batches, step = Samples(data, scale, device), Step(training)

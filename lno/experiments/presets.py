@@ -30,7 +30,9 @@ PAPER_CONFIGS: dict[str, LNOConfig] = {
     "pipe": _FORWARD,
     "burgers": replace(_FORWARD, width=96, blocks=4),
 }
-PAPER_RECIPE = Recipe(epochs=500, batch=4, rate=1e-3, weight_decay=5e-5, loss="relative_l2")
+PAPER_RECIPE = Recipe(
+    epochs=500, batch=4, optimizer="adamw", rate=1e-3, weight_decay=5e-5, loss="relative_l2"
+)
 STEADY, FILM = Steady(), Rollout(10)
 WINDOW = Window("t", 0.25, 0.75)  # where Burgers' equation is observed
 RATIOS = (0.2, 0.1, 0.05, 0.01, 0.005)  # of its points there
@@ -122,11 +124,11 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             ),
         },
         "small": {
-            "darcy": Preset("small", _SMALL, Recipe(epochs=100, batch=4, rate=2e-3, queries=512)),
+            "darcy": Preset("small", _SMALL, Recipe(epochs=100, batch=4, queries=512)),
             "burgers": Preset(
                 "small",
                 _SMALL,
-                Recipe(epochs=60, batch=8, optimizer="muon", loss="relative_mae", queries=256),
+                Recipe(epochs=60, batch=8, loss="relative_mae", queries=256),
                 Completion(FEW_SENSORS, WINDOW, exact=True),
             ),
         },

@@ -35,7 +35,7 @@ from lno.training.recipe import Recipe
 WINDOW = Window("t", 0.25, 0.75)
 RATIOS = (0.05, 0.01, 0.005)
 CONFIG = LNOConfig(width=64, latents=64, blocks=4, heads=4, layers=1)
-RECIPE = Recipe(epochs=40, batch=8, optimizer="muon", loss="relative_mae", queries=256)
+RECIPE = Recipe(epochs=40, batch=8, loss="relative_mae", queries=256)
 TASK = Completion(RandomRatio(0.0025, 0.05), WINDOW, exact=True)
 TRAIN, TEST = 1024, 64
 METHODS = ("lno", "kriging", "rbf")

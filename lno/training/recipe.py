@@ -12,12 +12,12 @@ from lno.training.schedules import SCHEDULES
 
 @dataclass(frozen=True)
 class Recipe:
-    """The defaults are the paper's for forward problems, with fewer epochs.
+    """The defaults are the paper's for forward problems, but for Muon and fewer epochs.
 
     Args:
         epochs: passes over the training samples.
         batch: samples in a step.
-        optimizer: "adamw", "adam", or "muon" (for hidden matrices, AdamW for the rest).
+        optimizer: "muon" (for hidden matrices, AdamW for the rest), "adamw" (as the paper), "adam".
         rate: the peak learning rate.
         square_beta: the second beta of Adam and AdamW.
         schedule: "onecycle" (the paper's), "onecycle_torch" (torch's own numbers), "step" (×0.7
@@ -38,7 +38,7 @@ class Recipe:
 
     epochs: int = 100
     batch: int = 4
-    optimizer: str = "adamw"
+    optimizer: str = "muon"
     rate: float = 1e-3
     square_beta: float = 0.99
     schedule: str = "onecycle"
