@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,8 +48,6 @@ class Cell:
     epochs: int
     precision: str
     protocol: str = "standard"
-
-    watched: ClassVar[int] = 200  # samples that the learning curve is measured on, at most
 
     def name(self, seed: int | str) -> str:
         """What the run of a seed is called; with "*", a pattern of the runs of all."""
@@ -323,8 +321,7 @@ def _train(
 ) -> tuple[Operator, float]:
     """The trained operator, and the seconds of training that this call took."""
     chosen, folder = cell.preset, cell.folder(group)
-    train_data, others, _ = cell.samples(device)
-    watched = others.subset(range(min(cell.watched, len(others))))
+    train_data, watched, _ = cell.samples(device)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
     operator = Operator.fit(

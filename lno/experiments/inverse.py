@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,8 +108,6 @@ GRIDS: dict[str, Pattern] = {interval(t, x): Intervals((t, x)) for t in STEPS fo
 
 class Stage(Cell, ABC):
     """A set-up of either stage."""
-
-    watched: ClassVar[int] = 32  # passing through sensors takes long
 
     def samples(self, device: str) -> tuple[Fields, Fields, Fields]:
         """Samples to train on, to watch and to test on."""

@@ -162,10 +162,13 @@ def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
 
 @torch.no_grad()
 def validation_errors(training: Training) -> list[float] | None:
-    """The mean relative L2 error of each member on the validation part, in physical units."""
+    """The mean relative L2 error of each member on the validation part, in physical units.
+
+    Of the models alone: to let their predictions pass through observations takes long.
+    """
     if training.validation is None:
         return None
-    scale, task, data = training.normalizers, training.task, training.validation
+    scale, task, data = training.normalizers, training.task.learned(), training.validation
 
     def apply(model: nn.Module, batch: Batch) -> Tensor:
         ready = scale.encode(batch).to(training.device)
