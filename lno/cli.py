@@ -51,7 +51,7 @@ def quickstart(
         Path | None, typer.Option(help="Ledger to record it in; default: in --out.")
     ] = None,
 ) -> None:
-    """Train a small operator and look at what it does: about four minutes on two CPU cores."""
+    """Train a small operator and look at what it does: about five minutes on two CPU cores."""
     from lno.experiments import quickstart as example
     from lno.report.runs import NAMES
 
