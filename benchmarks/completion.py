@@ -26,8 +26,8 @@ from lno.data.observe import RandomRatio
 from lno.experiments import quickstart
 from lno.experiments.datasets import dataset
 from lno.experiments.inverse import (
-    interpolated,
-    kriged,
+    by_kriging,
+    by_rbf,
     mean_errors,
     observed,
     parts,
@@ -66,9 +66,9 @@ def main() -> None:
         print(f"{name:40s}", *(f"{100 * e:7.3f} %" for e in errors), flush=True)
         rows.append({"name": name, "relative_mae": errors})
 
-    record("RBF", interpolated(sets))
-    record("kriging, one scale", kriged(sets, one_scale=True))
-    record("kriging", kriged(sets))
+    record("RBF", by_rbf(sets))
+    record("kriging, one scale", by_kriging(sets, one_scale=True))
+    record("kriging", by_kriging(sets))
     ours = replace(quickstart.RECIPE, epochs=options.epochs)
     usual = replace(ours, optimizer="adamw", rate=3e-3, loss="relative_l2")
     task = replace(quickstart.TASK, exact=False)
@@ -88,7 +88,7 @@ def main() -> None:
         alone = [predicted(operator, seen) for seen in sets]
         record(f"{name}, alone", alone)
         if name == "LNO":
-            for kind, interpolate in (("RBF", interpolated), ("kriging", kriged)):
+            for kind, interpolate in (("RBF", by_rbf), ("kriging", by_kriging)):
                 added = interpolate([missed(operator, seen) for seen in sets])
                 both = [a + b for a, b in zip(alone, added, strict=True)]
                 record(f"{name}, and {kind} of what it misses", both)

@@ -234,7 +234,7 @@ class Interpolation(Completer):
         return True, 0.0
 
 
-def interpolated(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
+def by_rbf(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
     """What radial basis functions make of several sets of observations, on all cores."""
     samples = [sample for fields in seen for sample in fields]
     rbf = partial(interpolate_rbf, period=seen[0].period, neighbors=NEIGHBORS)
@@ -247,7 +247,7 @@ def interpolated(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
     return list(torch.stack(answers).split([len(fields) for fields in seen]))
 
 
-def kriged(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
+def by_kriging(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
     """What kriging makes of several sets of observations, with a scale for each coordinate."""
     coordinates = Coordinates.fit(seen[0])
     axes, answers = None if one_scale else coordinates.axes, []
@@ -261,8 +261,8 @@ def kriged(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor
 
 
 INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {
-    "rbf": (interpolated, {"kernel": "cubic", "neighbors": NEIGHBORS}),
-    "kriging": (kriged, {"covariance": "matern", "smoothness": 2.5}),
+    "rbf": (by_rbf, {"kernel": "cubic", "neighbors": NEIGHBORS}),
+    "kriging": (by_kriging, {"covariance": "matern", "smoothness": 2.5}),
 }
 
 

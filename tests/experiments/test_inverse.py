@@ -266,9 +266,9 @@ def test_interpolation_is_the_same_in_several_processes(
 ) -> None:
     monkeypatch.setattr(inverse.os, "cpu_count", lambda: 2)
     seen = observed(samples[0], RandomRatio(0.05))
-    several = inverse.interpolated([seen] * 8)
+    several = inverse.by_rbf([seen] * 8)
     assert len(several) == 8
-    for alone in inverse.interpolated([seen]):
+    for alone in inverse.by_rbf([seen]):
         for answer in several:
             assert torch.equal(answer, alone)
 
