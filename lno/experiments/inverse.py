@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -39,7 +40,8 @@ from lno.tasks import Completion, to_json
 from lno.training.device import hardware
 from lno.training.progress import progress
 
-EPOCHS, OUR_EPOCHS = 30, 200  # of all models that are trained as the paper's, and of ours
+# By recipe: one budget for all models that are trained as the paper's, another one for ours.
+EPOCHS = {"completer": 30, "propagator": 20, "our-completer": 200, "our-propagator": 100}
 PRECISION = "mixed"
 MODELS = ("lno", "gnot", "deeponet")
 STEPS = (2, 4, 8, 16)  # intervals of fixed grids, in t and in x
@@ -150,9 +152,11 @@ class Propagator(Stage):
     """From the field inside the window to the whole field."""
 
     def completers(self) -> dict[str, Completer]:
-        """By model, those that it goes on from: trained in the same way and for as long."""
+        """By model, those that it goes on from: trained in the same way, as long as this one is."""
         recipe = self.recipe.replace("propagator", "completer")
-        rest = (recipe, self.epochs, self.precision, self.protocol)
+        # In the same proportion to the budget of its table.
+        epochs = max(1, self.epochs * EPOCHS[recipe] // EPOCHS[self.recipe])
+        rest = (recipe, epochs, self.precision, self.protocol)
         return {m: Completer(self.problem, m, *rest) for m in MODELS if recipe in PRESETS[m]}
 
     def needs(self) -> tuple[Cell, ...]:
@@ -278,14 +282,21 @@ def _mapping(count: int) -> Iterator[Callable[..., Any]]:
         yield pool.map
 
 
+def _cell(kind: type[Stage], model: str, recipe: str) -> Stage:
+    return kind("burgers", model, recipe, EPOCHS[recipe], PRECISION)
+
+
 COMPLETERS = (
     *(Interpolation("burgers", model, "completer", 0, "fp64") for model in INTERPOLANTS),
-    Completer("burgers", "lno", "our-completer", OUR_EPOCHS, PRECISION),
-    *(Completer("burgers", model, "completer", EPOCHS, PRECISION) for model in MODELS),
-    *(Completer("burgers", "lno", completer_of(r), EPOCHS, PRECISION) for r in RATIOS),
+    _cell(Completer, "lno", "our-completer"),
+    *(_cell(Completer, model, "completer") for model in MODELS),
+    *(
+        replace(_cell(Completer, "lno", "completer"), recipe=completer_of(ratio))
+        for ratio in RATIOS
+    ),
 )
 PROPAGATORS = (
-    Propagator("burgers", "lno", "our-propagator", OUR_EPOCHS, PRECISION),
-    *(Propagator("burgers", model, "propagator", EPOCHS, PRECISION) for model in MODELS),
+    _cell(Propagator, "lno", "our-propagator"),
+    *(_cell(Propagator, model, "propagator") for model in MODELS),
 )
 ON_GRIDS = tuple(c for c in (*COMPLETERS, *PROPAGATORS) if set(GRIDS) <= set(c.data_sets()))

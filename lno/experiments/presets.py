@@ -147,7 +147,13 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             )
         },
         "our-propagator": {
-            "burgers": Preset("standard", _OUR_CONFIG, _OURS, Propagation(WINDOW), symmetries=True)
+            "burgers": Preset(
+                "standard",
+                _OUR_CONFIG,
+                replace(_OURS, epochs=100),
+                Propagation(WINDOW),
+                symmetries=True,
+            )
         },
     },
     "gnot": _stages(GNOTConfig(width=96, blocks=4, experts=1)),
