@@ -8,7 +8,8 @@ further where a function is smooth, and further along a coordinate on which it d
 
 A guess of the function, by a model say, is worth what it helps: with values at few points much,
 with many nothing. So the function is found twice, as what the guess misses and without the guess,
-and both are mixed in the proportion that best predicts each value from all others.
+and both are mixed by how well they predict values from others: each counts by the inverse square
+of what it misses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from functools import partial
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 from torch import Tensor
 
@@ -28,8 +29,10 @@ NUGGETS = tuple(10.0**k for k in (-6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0
 LEAST = 1e-8  # of the variance, on the diagonal: keeps coinciding observations solvable,
 EXACT = 1e-4  # which may cost an exact answer so much of the values at most
 SOME = 512  # observations that decide the scales
-JUDGES = 2048  # observations that decide what a guess is worth,
-FAVOUR = 8  # besides as many that are in its favour
+JUDGES = 2048  # observations that decide what a guess is worth
+TRIALS, HIDDEN = 256, 128  # how many of them are predicted, each without so many others at most
+FAVOUR = 8  # observations that a guess has on its side from the beginning
+GOLDEN = (math.sqrt(5) - 1) / 2
 DENSE = 4096  # observations up to which all of them decide every value; beyond, the nearest
 NEAREST = 64
 SCRATCH = {"cuda": 2**24}  # distances at once, by device
@@ -64,15 +67,16 @@ def krige(
     [0.873, -0.001]
     """
     where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's have no doubles
-    real = torch.ones(x.shape[:2], device=where) if mask is None else mask.to(where)
+    real = (torch.ones(x.shape[:2]) if mask is None else mask).to(where).double()
     at, values, queries = (v.to(where).double() for v in (x, u, x_query.expand(len(x), -1, -1)))
-    process = partial(Process, at, real=real.double(), noise=noise, axes=axes)
+    process = partial(Process, at, real=real, noise=noise, axes=axes)
     alone = process(values)
     if guess is None:
         return alone(queries).to(u)
     here, there = (v.to(values) for v in guess)
     helped = process(values - here)
-    share = _share(alone.left_out(), helped.left_out())
+    missed = [process.missed(queries, alone.scales) for process in (alone, helped)]
+    share = _share(missed[0], missed[1], real.sum(1))
     mixed = torch.lerp(alone(queries), there + helped(queries), share[:, None, None])
     return mixed.to(u)
 
@@ -121,17 +125,29 @@ class Process:
         parts = queries.split(size, dim=1)
         return torch.cat([_matern(torch.cdist(part, at)) @ self.weights for part in parts], dim=1)
 
-    def left_out(self) -> Float[Tensor, "b k i"]:
-        """How far the values, or some of them, are from what the others make of them."""
+    def missed(
+        self, queries: Float[Tensor, "b q f"], scales: Float[Tensor, "#b 1 f"]
+    ) -> Float[Tensor, " b"]:
+        """How far values are, on average, from what others make of them.
+
+        To predict a value at an observation from its neighbours is easier than at a query between
+        the rows of a grid, say. So all observations around it are hidden, too, as far as a query is
+        from the nearest one.
+
+        Args:
+            queries: positions where values are wanted.
+            scales: in which the distances are measured.
+        """
         some = slice(None, None, -(-self.at.shape[1] // JUDGES))
-        at, values, real = (
-            (self.at / self.scales)[:, some],
-            self.values[:, some],
-            self.real[:, some],
-        )
-        factor, _ = torch.linalg.cholesky_ex(_covariance(torch.cdist(at, at), real, self.nugget))
+        at, values, real = self.at[:, some], self.values[:, some], self.real[:, some]
+        near, hidden = _hidden(at / scales, queries / scales, real > 0)
+        distances = torch.cdist(at / self.scales, at / self.scales)
+        factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, self.nugget))
         inverse = torch.cholesky_inverse(factor)
-        return (inverse @ values) / inverse.diagonal(dim1=1, dim2=2)[..., None]
+        each = zip(inverse, inverse @ values, near, hidden, strict=True)
+        missed = torch.stack([_without(*sample).abs().mean(-1) for sample in each])
+        judged = real.gather(1, near[..., 0])
+        return (missed * judged).sum(1) / judged.sum(1).clamp(min=1)
 
     def _weights(self) -> Float[Tensor, "b n i"]:
         at = self.at / self.scales
@@ -173,20 +189,61 @@ class Process:
         return best[:2]
 
 
-def _share(alone: Float[Tensor, "b k i"], helped: Float[Tensor, "b k i"]) -> Float[Tensor, " b"]:
-    """The share of the second in the mixture with the least mean absolute error.
+def _hidden(
+    at: Float[Tensor, "b n f"], queries: Float[Tensor, "b q f"], real: Bool[Tensor, "b n"]
+) -> tuple[Int[Tensor, "b j m"], Bool[Tensor, "b j m"]]:
+    """For some observations themselves and the nearest others, and which of these are hidden."""
+    judges = _spread(at.shape[1], min(TRIALS, at.shape[1])).to(at.device)
+    asked = queries[:, _spread(queries.shape[1], len(judges)).to(at.device)]
+    padding = ~real[:, None]
+    radius = torch.cdist(asked, at).masked_fill(padding, math.inf).amin(2, keepdim=True)
+    distances = torch.cdist(at[:, judges], at).masked_fill(padding, math.inf)
+    itself = judges.expand(len(at), -1)[..., None]
+    distances.scatter_(2, itself, -1.0)
+    near = distances.topk(min(HIDDEN, at.shape[1]), dim=2, largest=False)
+    return near.indices, near.values < radius
 
-    That is a median of the shares at which single errors vanish, each counting as much as it gains.
+
+def _without(
+    inverse: Float[Tensor, "n n"],
+    weights: Float[Tensor, "n i"],
+    near: Int[Tensor, "j m"],
+    hidden: Bool[Tensor, "j m"],
+) -> Float[Tensor, "j i"]:
+    """How far the first value of each row is from what all that are not hidden make of it.
+
+    A block of the inverse covariance tells: leave-one-out in closed form, for several at once.
     """
-    gain = (alone - helped).flatten(1)
-    share = torch.where(gain == 0, 1.0, alone.flatten(1) / gain)
-    weight = gain.abs()
-    favour = FAVOUR * weight.sum(1, keepdim=True) / (gain != 0).sum(1, keepdim=True).clamp(min=1)
-    share = torch.cat((share, torch.ones_like(favour)), dim=1)
-    share, order = share.sort(dim=1)
-    total = torch.cat((weight, favour), dim=1).gather(1, order).cumsum(1)
-    middle = (total >= total[:, -1:] / 2).int().argmax(1, keepdim=True)
-    return share.gather(1, middle)[:, 0].clamp(0.0, 1.0)
+    blocks = inverse[near[:, :, None], near[:, None, :]]
+    apart = torch.eye(near.shape[1], dtype=inverse.dtype, device=inverse.device)
+    blocks = torch.where(hidden[:, :, None] & hidden[:, None, :], blocks, apart)
+    return torch.linalg.solve(blocks, weights[near] * hidden[..., None])[:, 0]
+
+
+def _spread(count: int, chosen: int) -> Int[Tensor, " chosen"]:
+    """Numbers below `count`, all of them or evenly spread, out of step with the rows of any grid.
+
+    >>> _spread(100, 4)
+    tensor([ 0, 61, 23, 85])
+    """
+    if chosen == count:
+        return torch.arange(count)
+    return (torch.arange(chosen, dtype=torch.float64) * GOLDEN % 1 * count).long()
+
+
+def _share(
+    alone: Float[Tensor, " b"], helped: Float[Tensor, " b"], count: Float[Tensor, " b"]
+) -> Float[Tensor, " b"]:
+    """What a prediction with a guess counts beside one without, if they miss by so much.
+
+    The fewer observations say so, the less they can say against the guess.
+
+    >>> missed = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
+    >>> [round(share, 2) for share in _share(*missed, count=torch.tensor(100)).tolist()]
+    [0.8, 0.01, 1.0]
+    """
+    share = torch.where(alone + helped == 0, 1.0, 1 / (1 + (helped / alone).square()))
+    return torch.lerp(torch.ones_like(share), share, count**2 / (count**2 + FAVOUR**2))
 
 
 def _matern(r: Tensor) -> Tensor:
