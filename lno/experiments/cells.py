@@ -98,16 +98,24 @@ class Cell:
         name = f"{self.name(seeds[0])}{last}"
         return cache_folder() / "runs" / self.problem / self.model / name
 
-    def operator(self, seed: int, device: str = "cpu") -> Operator | None:
-        """The trained operator of a seed; None where it is not kept, or was made otherwise."""
+    def kept(self, seed: int, device: str = "cpu") -> tuple[Operator, int] | None:
+        """The trained operator that a seed is a member of, and which one.
+
+        None where it is not kept, or was made otherwise.
+        """
         wanted = (to_dict(self.preset.recipe), self.preset.config, self.preset.task)
         for path in sorted(self.folder([seed]).parent.glob(f"{self.name('*')}/{MODEL}")):
             found = Operator.load(path, device)
             k = seed - found.provenance["seed"]
             made = (found.provenance["recipe"], found.model.config, found.task)
             if found.finished and 0 <= k < len(found.members) and made == wanted:
-                return found.member(k)
+                return found, k
         return None
+
+    def operator(self, seed: int, device: str = "cpu") -> Operator | None:
+        """The trained operator of a seed; None where it is not kept, or was made otherwise."""
+        found = self.kept(seed, device)
+        return None if found is None else found[0].member(found[1])
 
     def make(
         self,
@@ -116,18 +124,22 @@ class Cell:
         device: str = "auto",
         minutes: float | None = None,
     ) -> tuple[bool, float]:
-        """Train consecutive seeds together and record those that the ledger lacks.
+        """Train consecutive seeds together unless they are kept; record those that are missing.
 
         Returns:
             whether training came to its end, and the minutes that it took.
         """
-        operator, seconds = _train(self, seeds, device, minutes)
-        if operator.finished:
-            _, _, samples = self.samples(device)
-            for k, seed in enumerate(seeds):
-                if not self.path(results, seed).exists():
-                    record(self, seed, operator, k, samples, results)
-        return operator.finished, seconds / 60
+        seconds = 0.0
+        if any(self.kept(seed) is None for seed in seeds):
+            seconds = _train(self, seeds, device, minutes)
+        _, _, samples = self.samples(device)
+        for seed in seeds:
+            found = self.kept(seed, device)
+            if found is None:
+                return False, seconds / 60
+            if not self.path(results, seed).exists():
+                record(self, seed, *found, samples, results)
+        return True, seconds / 60
 
 
 @dataclass(frozen=True)
@@ -270,7 +282,7 @@ def record(
         precision=told["precision"],
         compile_seconds=told["compile_seconds"],
         peak_memory_gb=told["peak_memory_gb"],
-        commit=commit(),
+        commit=told["commit"],
         curve=curve,
         samples=found.samples,
         frames=found.frames,
@@ -316,10 +328,8 @@ def chosen(
     return list(dict.fromkeys(found))
 
 
-def _train(
-    cell: Cell, group: Sequence[int], device: str, minutes: float | None
-) -> tuple[Operator, float]:
-    """The trained operator, and the seconds of training that this call took."""
+def _train(cell: Cell, group: Sequence[int], device: str, minutes: float | None) -> float:
+    """Train an operator and keep it; returns the seconds of training that this call took."""
     chosen, folder = cell.preset, cell.folder(group)
     train_data, watched, _ = cell.samples(device)
     resume = any(folder.glob("checkpoint-*.safetensors"))
@@ -340,8 +350,9 @@ def _train(
         resume=resume,
         minutes=minutes,
     )
+    operator.provenance["commit"] = commit()
     operator.save(folder / MODEL)
-    return operator, operator.provenance["seconds"] - before
+    return operator.provenance["seconds"] - before
 
 
 def _seconds(folder: Path) -> float:

@@ -152,10 +152,11 @@ class Propagator(Stage):
     """From the field inside the window to the whole field."""
 
     def completers(self) -> dict[str, Completer]:
-        """By model, those that it goes on from: trained in the same way, as long as this one is."""
+        """By model, those that it goes on from: of the table of completers, trained alike."""
         recipe = self.recipe.replace("propagator", "completer")
-        # In the same proportion to the budget of its table.
-        epochs = max(1, self.epochs * EPOCHS[recipe] // EPOCHS[self.recipe])
+        # Each for as long as its table says; if this one is not, they all are for as long as it.
+        usual = self.epochs == EPOCHS[self.recipe]
+        epochs = EPOCHS[recipe] if usual else self.epochs
         rest = (recipe, epochs, self.precision, self.protocol)
         return {m: Completer(self.problem, m, *rest) for m in MODELS if recipe in PRESETS[m]}
 

@@ -115,7 +115,7 @@ def test_test_samples_decide_nothing_and_are_not_watched(
     for which in (others, absurd):
         monkeypatch.setattr(inverse, "dataset", lambda *_, which=which: (train, which))
         monkeypatch.setenv("LNO_DATA", str(root / f"cache-{which is absurd}"))
-        operator, _ = running._train(PROPAGATOR, [0], "cpu", None)
+        [operator] = running.train_operators(PROPAGATOR, [0], "cpu")
         weights = torch.cat([p.detach().flatten() for p in operator.model.parameters()])
         errors = [row["error"] for row in operator.provenance["curve"]]
         found.append((weights, operator.normalizers, errors))

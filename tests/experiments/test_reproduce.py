@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def test_missing_runs_are_trained_recorded_and_found(small: Path) -> None:
         assert run.curve[-1]["error"] == pytest.approx(run.metrics["test"]["relative_l2"], rel=1e-4)
     assert runs[0].curve[0]["loss"] != runs[1].curve[0]["loss"]
     alone = small.parent / "alone"
+    shutil.rmtree(datasets.cache_folder() / "runs")
     train_missing([PAPER], [1], alone, device="cpu")
     [run] = PAPER.runs(alone, [1]).values()
     assert run.members == 1
@@ -81,8 +83,13 @@ def test_nothing_is_done_twice_and_a_deleted_run_comes_back(small: Path) -> None
     assert train_missing([PAPER], range(2), small, device="cpu")
     assert times == {p: p.stat().st_mtime_ns for p in small.rglob("*.json")}
     PAPER.path(small, 0).unlink()
+    assert train_missing([PAPER], range(2), small, device="cpu")  # its operator is kept
+    assert PAPER.runs(small, range(2)) == before
+    PAPER.path(small, 0).unlink()
+    shutil.rmtree(datasets.cache_folder() / "runs")
     assert train_missing([PAPER], range(2), small, device="cpu")
     again = PAPER.runs(small, range(2))
+    assert again[0] != before[0]
     assert again[0].metrics["test"]["mse"] == pytest.approx(before[0].metrics["test"]["mse"], 1e-3)
 
 
@@ -92,8 +99,7 @@ def test_a_run_that_was_cut_off_goes_on(small: Path) -> None:
     assert train_missing([PAPER], range(2), small, device="cpu")
     cut = PAPER.runs(small, range(2))
     whole = small.parent / "whole"
-    for folder in (datasets.cache_folder() / "runs").rglob("checkpoint-*"):
-        folder.unlink()
+    shutil.rmtree(datasets.cache_folder() / "runs")
     assert train_missing([PAPER], range(2), whole, device="cpu")
     for seed, run in PAPER.runs(whole, range(2)).items():
         assert run.metrics == cut[seed].metrics
@@ -108,14 +114,12 @@ def test_test_samples_decide_nothing(small: Path, monkeypatch: pytest.MonkeyPatc
             test = Fields(test.x, test.u * 1e6, y=test.y * 1e9 + 7, grid=test.grid)
         monkeypatch.setattr(running, "dataset", lambda *_, pair=(train, test): pair)
         monkeypatch.setenv("LNO_DATA", str(small.parent / f"cache-{absurd}"))
-        operator, _ = running._train(replace(PAPER, recipe="fast"), [0, 1], "cpu", None)
-        operators.append(operator)
-    honest, marked = operators
-    assert honest.normalizers == marked.normalizers
-    for a, b in zip(honest.members, marked.members, strict=True):
-        for p, q in zip(a.parameters(), b.parameters(), strict=True):
+        operators.append(running.train_operators(replace(PAPER, recipe="fast"), [0, 1], "cpu"))
+    for honest, marked in zip(*operators, strict=True):
+        assert honest.normalizers == marked.normalizers
+        for p, q in zip(honest.model.parameters(), marked.model.parameters(), strict=True):
             assert torch.equal(p, q)
-    a, b = (o.provenance["curve"][-1]["error"] for o in operators)
+    a, b = (seeds[0].provenance["curve"][-1]["error"] for seeds in operators)
     assert abs(a - b) > 1e-3  # it was watched, all the same
 
 
