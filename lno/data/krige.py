@@ -201,7 +201,9 @@ def _hidden(
     itself = judges.expand(len(at), -1)[..., None]
     distances.scatter_(2, itself, -1.0)
     near = distances.topk(min(HIDDEN, at.shape[1]), dim=2, largest=False)
-    return near.indices, near.values < radius
+    hidden = near.values < radius
+    most = int(hidden.sum(2).max())  # those that are hidden come first
+    return near.indices[..., :most], hidden[..., :most]
 
 
 def _without(
