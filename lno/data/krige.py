@@ -20,7 +20,6 @@ from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 SCALES = tuple(0.05 * 2**k for k in range(9))  # of features, whose spread is about one
@@ -293,6 +292,8 @@ def _from_nearest(
     at: Tensor, queries: Tensor, values: Tensor, real: Tensor, nugget: Tensor
 ) -> Tensor:
     """Values (q, i) of one sample, each from the observations nearest to it."""
+    from scipy.spatial import cKDTree  # takes a while to load, and is rarely needed
+
     at, values = at[real], values[real]
     _, near = cKDTree(at.cpu()).query(queries.cpu(), min(NEAREST, len(at)))
     index = torch.as_tensor(near, device=at.device).view(len(queries), -1)

@@ -61,9 +61,6 @@ class Factored(NamedTuple):
     bias: Float[Tensor, " m"]
 
 
-# Not compiled: the compiler would find that the backward pass computes the scores of the forward
-# pass again, and keep them.
-@torch.compiler.disable
 def pool(
     scores: Factored, values: Float[Tensor, "b n c"], offset: Float[Tensor, "b n"] | None = None
 ) -> Pooled:
@@ -74,10 +71,19 @@ def pool(
     return Pooled(*_Pool.apply(scores.keys, scores.rows, values, offset, _half(values)))
 
 
-@torch.compiler.disable
 def read(scores: Factored, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b n c"]:
     """Each point's mean of the tokens z, weighted by a softmax over the latent positions."""
     return _Read.apply(scores.keys, scores.rows, scores.bias, z, _half(z))
+
+
+def stay_uncompiled() -> None:
+    """Keep compilers away from `pool` and `read`; to be called before anything is compiled.
+
+    They would find that the backward pass computes the scores of the forward pass again, and keep
+    them. Not done on import, where the compiler would take as long to load as all of torch.
+    """
+    global pool, read
+    pool, read = torch.compiler.disable(pool), torch.compiler.disable(read)
 
 
 def slices(count: int, size: int) -> Iterator[slice]:

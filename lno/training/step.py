@@ -14,6 +14,7 @@ from torch.func import functional_call
 
 from lno.data import Batch
 from lno.metrics import METRICS
+from lno.models import streamed
 from lno.training.distributed import METRICS_OF_PARTS
 from lno.training.precision import half_where_free, matrix_products
 from lno.training.schedules import SCHEDULES
@@ -75,6 +76,7 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
     from torch._inductor import list_options
 
+    streamed.stay_uncompiled()
     # With torch 2.11 this option gives wrong shapes where samples share many points.
     faulty = "triton.mix_order_reduction"
     options: dict[str, str | int | bool | Callable[..., object]] = {}
