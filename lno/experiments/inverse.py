@@ -142,9 +142,11 @@ class Completer(Stage):
     def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
         """Errors inside the window, for every pattern of sensors."""
         metrics = {}
-        for name, pattern in self.patterns().items():
-            seen = observed(test, pattern)
-            metrics[name] = mean_errors(predicted(operator, seen), seen)
+        with progress(f"testing seed {seed}", len(self.data_sets())) as update:
+            for name, pattern in self.patterns().items():
+                seen = observed(test, pattern)
+                metrics[name] = mean_errors(predicted(operator, seen), seen)
+                update(len(metrics))
         return Errors(metrics, {}, [])
 
 
@@ -180,13 +182,15 @@ class Propagator(Stage):
         whole = operator.task.prepare(test)
         ends = at_the_ends(whole)
         metrics = {TRUTH: mean_errors(predicted(operator, whole), whole, ends)}
-        for model, cell in self.completers().items():
-            completer = cell.operator(seed, operator.device.type)
-            assert completer is not None, f"{cell.name(seed)} is trained before it is needed"
-            for name, pattern in self.patterns(model).items():
-                inside = predicted(completer, observed(test, pattern))
-                seen = Fields(whole.x, inside, whole.x_query, whole.y)
-                metrics[name] = mean_errors(predicted(operator, seen), seen, ends)
+        with progress(f"testing seed {seed}", len(self.data_sets())) as update:
+            for model, cell in self.completers().items():
+                completer = cell.operator(seed, operator.device.type)
+                assert completer is not None, f"{cell.name(seed)} is trained before it is needed"
+                for name, pattern in self.patterns(model).items():
+                    inside = predicted(completer, observed(test, pattern))
+                    seen = Fields(whole.x, inside, whole.x_query, whole.y)
+                    metrics[name] = mean_errors(predicted(operator, seen), seen, ends)
+                    update(len(metrics))
         return Errors(metrics, {}, [])
 
 
