@@ -168,8 +168,10 @@ class Reconstructor:
                 op.member(k % len(op.members)) for op in (self.completer, self.propagator)
             )
             seen = np.asarray(completer.predict(x, u, points[inside]))
-            field = propagator.predict(points[inside], seen, points)[..., 0]
+            field = np.empty((*seen.shape[:-2], len(points)), seen.dtype)
             field[..., inside] = seen[..., 0]  # the completer has looked at the sensors themselves
+            beyond = propagator.predict(points[inside], seen, points[~inside])
+            field[..., ~inside] = np.asarray(beyond)[..., 0]
             fields.append(field)
         return np.stack(fields)
 

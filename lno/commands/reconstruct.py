@@ -39,7 +39,7 @@ def reconstruct_file(
         )
     if plot is not None:
         labels = whole.propagator.labels
-        plane = plots.Plane((names["x"][0], names["x"][1]), labels.low, labels.high)  # type: ignore[arg-type]
+        plane = plots.Plane((names["x"][0], names["x"][1]), labels.low, _ends(whole))  # type: ignore[arg-type]
         width = found.upper - found.lower
         plots.save(plots.bounded_field(plane, found.mean, width, (x, u), names["y"][0]), plot)
     return found
@@ -47,15 +47,14 @@ def reconstruct_file(
 
 def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np.ndarray]:
     """Positions (n, d) and values (n,) of sensors, each of which the model can make use of."""
-    labels, period = whole.propagator.labels, whole.propagator.normalizers.x.period
+    labels, ends = whole.propagator.labels, _ends(whole)
     names = labels.names["x"]
     table, lines = read_numbered(path, [*names, labels.names["y"][0]])
     x, u = table[:, : len(names)], table[:, len(names)]
     task = whole.completer.task
     assert isinstance(task, Completion)
     for k, name in enumerate(names):
-        low = labels.low[k]
-        high = labels.high[k] if period[k] is None else low + (period[k] or 0.0)
+        low, high = labels.low[k], ends[k]
         for value, line in zip(x[:, k], lines, strict=True):
             if not low <= value <= high:
                 raise ValueError(
@@ -72,7 +71,7 @@ def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np
                     "elsewhere: leave it out"
                 )
     seen: dict[tuple[float, ...], int] = {}
-    for k, place in enumerate(_places(x, period, labels.low)):
+    for k, place in enumerate(_places(x, whole.propagator.normalizers.x.period, labels.low)):
         first = seen.setdefault(place, k)
         if u[first] != u[k]:
             raise ValueError(
@@ -81,6 +80,13 @@ def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np
             )
     chosen = sorted(seen.values())  # an exact repeat is the same observation
     return x[chosen], u[chosen]
+
+
+def _ends(whole: Reconstructor) -> tuple[float, ...]:
+    """The upper ends of the domain: the last points of a grid, or where a period is over."""
+    labels, period = whole.propagator.labels, whole.propagator.normalizers.x.period
+    each = zip(labels.low, labels.high, period, strict=True)
+    return tuple(high if length is None else low + length for low, high, length in each)
 
 
 def _places(

@@ -101,13 +101,14 @@ def bounded_field(
     span = float(np.abs(values).max()) or 1.0
     shown = draw_field(left, plane, values, FIELD, -span, span)
     x, u = sensors
-    left.scatter(
-        x[:, 1], x[:, 0], c=u, s=16, cmap=FIELD, vmin=-span, vmax=span, edgecolors=INK, lw=0.5
-    )
-    left.set(title=f"{label} from {len(x)} sensors", ylabel=plane.names[0], xlabel=plane.names[1])
+    marks = {"s": 16, "edgecolors": INK, "lw": 0.5, "clip_on": False}
+    left.scatter(x[:, 1], x[:, 0], c=u, cmap=FIELD, vmin=-span, vmax=span, **marks)
+    counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
+    left.set(title=f"{label} from {counted}", ylabel=plane.names[0], xlabel=plane.names[1])
     wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
-    right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6)
+    right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
     right.set(title="width of the bounds", xlabel=plane.names[1])
+    right.axis(plane.extent())  # sensors on the edge do not move it
     figure.colorbar(shown, ax=left)
     figure.colorbar(wide, ax=right)
     return figure
