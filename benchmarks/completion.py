@@ -7,8 +7,8 @@ absolute ones, and so on images of its samples under the problem's symmetries. E
 predicts alone, and mixed with kriging as predicts the sensors best (`Completion(exact=True)`); one
 of them also with radial basis functions or kriging that add what it misses at its sensors. Beside
 them both without any model, kriging with one scale for both coordinates and with one for each. All
-see the same sensors, of samples that no other result is measured on. Writes
-results/benchmarks/completion.json.
+see the same sensors, at random places and on two grids, of samples that no other result is measured
+on. Writes results/benchmarks/completion.json.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 from torch import Tensor
 
 from lno import Fields, Operator
-from lno.data.observe import RandomRatio
+from lno.data.observe import Intervals, Pattern, RandomRatio
 from lno.experiments import quickstart
 from lno.experiments.datasets import dataset
 from lno.experiments.inverse import (
@@ -38,6 +38,10 @@ from lno.files import write_json
 from lno.problems import Burgers
 from lno.training.device import hardware, pick_device
 
+SEEN: dict[str, Pattern] = {
+    **{f"{100 * ratio:g} %": RandomRatio(ratio) for ratio in RATIOS},
+    **{f"{t} × {x}": Intervals((t, x)) for t, x in ((2, 16), (16, 2))},
+}
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "completion.json"
 
 
@@ -57,7 +61,7 @@ def main() -> None:
     train, others = dataset("burgers", "standard", options.device)
     train = train.subset(range(options.samples))
     test = parts(others)[0].subset(range(32))
-    sets = [observed(test, RandomRatio(ratio)) for ratio in RATIOS]
+    sets = [observed(test, pattern) for pattern in SEEN.values()]
     rows: list[dict[str, Any]] = []
 
     def record(name: str, answers: list[Tensor]) -> None:
@@ -96,7 +100,7 @@ def main() -> None:
         record(f"{name}, mixed with kriging", [predicted(exact, seen) for seen in sets])
     told = {"samples": options.samples, "epochs": options.epochs, "test": len(test)}
     told["hardware"] = hardware(pick_device(options.device))
-    write_json(options.out, {**told, "ratios": list(RATIOS), "rows": rows})
+    write_json(options.out, {**told, "seen": list(SEEN), "rows": rows})
 
 
 if __name__ == "__main__":

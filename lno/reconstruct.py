@@ -9,7 +9,7 @@ stated share of the true values there (conformal prediction).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -278,10 +278,22 @@ class Reconstructor:
         spread = fields.std(0, ddof=1) if len(fields) > 1 else np.zeros(fields.shape[1:])
         return fields.mean(0), spread + least
 
+    def save(self, folder: str | Path, *, half: bool = False) -> None:
+        """Write `completer.safetensors` and `propagator.safetensors`; the latter has the bounds.
+
+        Args:
+            folder: where to; made if there is none.
+            half: as in `Operator.save`.
+        """
+        told = {**self.propagator.provenance, "calibration": asdict(self.calibration)}
+        operators = (self.completer, replace(self.propagator, provenance=told))
+        for path, operator in zip(_files(folder), operators, strict=True):
+            operator.save(path, half=half)
+
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
-        """From `completer.safetensors` and `propagator.safetensors`; the latter has the bounds."""
-        paths = [Path(folder) / f"{name}.safetensors" for name in ("completer", "propagator")]
+        """Read what `save` wrote; by default the models that come with the package."""
+        paths = _files(folder)
         for path in paths:
             if not path.exists():
                 ours = Path(folder) == PRETRAINED
@@ -294,6 +306,10 @@ class Reconstructor:
         completer, propagator = (Operator.load(path, device) for path in paths)
         told = propagator.provenance.get("calibration", {})
         return Reconstructor(completer, propagator, from_dict(Calibration, told))
+
+
+def _files(folder: str | Path) -> list[Path]:
+    return [Path(folder) / f"{name}.safetensors" for name in ("completer", "propagator")]
 
 
 def _quantile(ratios: np.ndarray, level: float) -> float:

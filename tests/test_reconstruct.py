@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,11 @@ import pytest
 
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
 from lno.commands.reconstruct import read_sensors, reconstruct_file
+from lno.data.interpolate import interpolate_rbf
 from lno.data.tables import write_csv
-from lno.reconstruct import Calibration, Reconstructor, calibrate, covered
+from lno.problems import Burgers
+from lno.problems.make import make
+from lno.reconstruct import PRETRAINED, Calibration, Reconstructor, calibrate, covered
 
 WINDOW = Window("t", 0.25, 0.75)
 CONFIG = {"width": 24, "latents": 12, "blocks": 1, "heads": 2, "layers": 1}
@@ -48,12 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Reconstructor:
 @pytest.fixture(scope="module")
 def folder(whole: Reconstructor, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("model")
-    whole.completer.save(path / "completer.safetensors")
-    told = {
-        **whole.propagator.provenance,
-        "calibration": asdict(Calibration(0.8, (9,), (3.0,), (4.0,))),
-    }
-    replace(whole.propagator, provenance=told).save(path / "propagator.safetensors")
+    replace(whole, calibration=Calibration(0.8, (9,), (3.0,), (4.0,))).save(path)
     return path
 
 
@@ -229,3 +227,25 @@ def test_one_sensor_is_enough(whole: Reconstructor) -> None:
         found = whole(np.array([[0.5, 0.5]]), np.array([[1.0]]), noise)
         assert np.isfinite(found.mean).all()
         assert np.all(found.lower < found.upper)
+
+
+def test_the_models_of_the_package_see_new_fields_and_know_how_well() -> None:
+    assert sum(path.stat().st_size for path in PRETRAINED.glob("*")) < 8e6
+    whole, samples = Reconstructor.load(device="cpu"), make(Burgers(), samples=6, seed=99)
+    truth = np.asarray(samples.y).reshape(6, 128, 128)
+    random, wrong, covered, classical = np.random.default_rng(0), [], [], []
+    points = np.asarray(samples.x)
+    inside = np.flatnonzero(WINDOW.contains(points, ["t", "x"]))
+    for field in truth:
+        chosen = random.choice(inside, 82, replace=False)  # 1 % of the points there
+        x, u = points[chosen], field.reshape(-1, 1)[chosen]
+        found = whole(x, u)
+        covered.append(((found.lower <= field) & (field <= found.upper)).mean())
+        rbf = interpolate_rbf(x, u, points[inside], samples.period, neighbors=64)[:, 0]
+        flat = field.reshape(-1)
+        scale = np.abs(flat[inside]).mean()
+        wrong.append(np.abs(found.mean.reshape(-1) - flat)[inside].mean() / scale)
+        classical.append(np.abs(rbf - flat[inside]).mean() / scale)
+    assert np.mean(wrong) < 0.01
+    assert np.mean(wrong) < 0.2 * np.mean(classical)
+    assert 0.8 < np.mean(covered) < 0.98  # 0.9 over many fields

@@ -57,17 +57,14 @@ def make(
     )
     _, watched, test = CELLS[0].samples(device)
     single = Reconstructor(completer, propagator)
-    paths = [folder / f"{name}.safetensors" for name in ("completer", "propagator")]
-    completer.save(paths[0], half=True)
-    propagator.save(paths[1], half=True)
+    single.save(folder, half=True)
     half = Reconstructor.load(folder, device)
     fitted, tested = (misses(half, samples) for samples in (watched, test))
     bounds = calibrate(fitted, LEVEL)
-    told = {**propagator.provenance, "calibration": asdict(bounds)}
-    replace(propagator, provenance=told).save(paths[1], half=True)
+    replace(single, calibration=bounds).save(folder, half=True)
     found = {
         "errors": {"float32": errors(single, test), "float16": errors(half, test)},
-        "bytes": sum(path.stat().st_size for path in paths),
+        "bytes": sum(path.stat().st_size for path in folder.glob("*.safetensors")),
         "level": LEVEL,
         "by_sensors": {str(one.sensors): covered([one], bounds) for one in tested},
         "coverage": [{"level": v, **covered(tested, calibrate(fitted, v))} for v in LEVELS],

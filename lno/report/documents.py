@@ -152,8 +152,8 @@ def sharpness_table(results: Path) -> str:
 def completion_table(results: Path) -> str:
     """Errors of reconstructions by what they are made of."""
     content = json.loads((results / "benchmarks" / "completion.json").read_text())
-    ratios = " | ".join(f"{100 * ratio:g} %" for ratio in content["ratios"])
-    rows = [f"| relative MAE at | {ratios} |", "|---" * (1 + len(content["ratios"])) + "|"]
+    header = ("relative MAE at", *content["seen"])
+    rows = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
     columns = zip(*(r["relative_mae"] for r in content["rows"]), strict=True)
     least = [min(column) for column in columns]
     for r in content["rows"]:
@@ -164,8 +164,41 @@ def completion_table(results: Path) -> str:
         rows.append(f"| {r['name']} | {' | '.join(shown)} |")
     note = (
         f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
-        f"seed; {content['test']} others to test on ({content['hardware']}). "
+        f"seed; {content['test']} others to test on ({content['hardware']}). Sensors at a share of "
+        "the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. "
         "`python benchmarks/completion.py`"
+    )
+    return "\n".join([*rows, "", note])
+
+
+def pretrained_table(results: Path) -> str:
+    """What the models that come with the package make of sensors."""
+    content = json.loads((results / "benchmarks" / "pretrained.json").read_text())
+    errors, level = content["errors"]["float16"], f"{100 * content['level']:.0f} %"
+    header = (
+        "observed",
+        "sensors",
+        "inside the window",
+        "at t = 0 and t = 1",
+        f"in {level} bounds",
+    )
+    rows = [f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    shares = [name.split("=")[1] for name in errors if name.startswith("test:ratio=")]
+    counted = sorted(content["by_sensors"].items(), key=lambda pair: -int(pair[0]))
+    for share, (sensors, inside) in zip(shares, counted, strict=True):
+        found = [errors[f"test:{kind}={share}"] for kind in ("ratio", "from")]
+        told = [f"{100 * error:.2f} %" for error in found]
+        cells = [
+            share.replace("%", " %"),
+            f"{int(sensors):,}",
+            *told,
+            f"{100 * inside['all']:.1f} %",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    note = (
+        f"Relative MAE on {content['samples']['test']} solutions that were neither trained on nor "
+        "used for the bounds, and the share of all true values between the bounds. "
+        "`lno reproduce pretrained`"
     )
     return "\n".join([*rows, "", note])
 
@@ -173,6 +206,7 @@ def completion_table(results: Path) -> str:
 FAST = ("tf32", "mixed")
 TABLES: dict[str, Callable[[Path], str]] = {
     "quickstart": quickstart_table,
+    "pretrained": pretrained_table,
     "memory": memory_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
