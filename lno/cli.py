@@ -28,6 +28,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 INTERRUPTED = 130  # what the parser makes of Ctrl-C
+# Times what models usually miss at sensors; beyond, the field is unlike all that they know.
+STRANGE = 2.0
 
 
 @app.callback(invoke_without_command=True)
@@ -202,6 +204,13 @@ def reconstruct(
     out.print(f"wrote {result}: {rows} × {columns} values, lower and upper bounds", markup=False)
     if plot is not None:
         out.print(f"wrote {plot}", soft_wrap=True, markup=False)
+    if found.surprise > STRANGE:
+        err.print(
+            "warning: these sensors do not belong to a field like those that the models know: they "
+            f"miss the sensors {found.surprise:.0f} times as much as is usual at most. Trust "
+            "neither the field nor its bounds; with sensors that are not exact, pass --noise.",
+            markup=False,
+        )
 
 
 app.add_typer(reproduce.app, name="reproduce")

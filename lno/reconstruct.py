@@ -3,7 +3,8 @@
 A completer sees the field inside its window from the sensors, a propagator goes on from there to
 the whole domain. Each is an ensemble: where its members disagree, it knows little. How little is
 measured on samples that neither was trained on: bounds are as wide as they have to be to contain a
-stated share of the true values there (conformal prediction).
+stated share of the true values there (conformal prediction). Of fields unlike those nothing can be
+promised: they are told by what the models miss at the sensors themselves.
 """
 
 from __future__ import annotations
@@ -32,12 +33,16 @@ class Reconstruction:
     Args:
         axes: the coordinates of the grid's axes.
         mean, lower, upper: arrays of the shape of the grid.
+        surprise: what the models miss at the sensors before they are made to pass through them, in
+            units of what they miss of 99 % of fields like those that they know. Far above 1,
+            neither field nor bounds are to be trusted.
     """
 
     axes: tuple[np.ndarray, ...]
     mean: np.ndarray
     lower: np.ndarray
     upper: np.ndarray
+    surprise: float
 
 
 @dataclass(frozen=True)
@@ -49,47 +54,61 @@ class Calibration:
         sensors: how many there are, growing.
         inside, outside: for each number, factors of the standard deviation over members, inside
             the completer's window and outside of it; in between they are interpolated.
+        usual: for each number, what completers alone miss at most at the sensors of 99 % of the
+            fields that they know, as a share of the values there.
     """
 
     level: float = 0.9
     sensors: tuple[int, ...] = (1,)
     inside: tuple[float, ...] = (2.0,)
     outside: tuple[float, ...] = (2.0,)
+    usual: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
         require_range("Calibration.level", self.level, 0.0, 1.0)
-        if not len(self.sensors) == len(self.inside) == len(self.outside) > 0:
-            raise ValueError("Calibration: expected two factors for every number of sensors")
-        for name, values in (("inside", self.inside), ("outside", self.outside)):
+        for name in ("inside", "outside", "usual"):
+            values = getattr(self, name)
+            if not len(values) == len(self.sensors) > 0:
+                raise ValueError(
+                    f"Calibration.{name}: expected a value for every number of sensors"
+                )
             for k, value in enumerate(values):
                 require_range(f"Calibration.{name}[{k}]", value, 0.0, 1e30)
         for k, count in enumerate(self.sensors):
             require_count(f"Calibration.sensors[{k}]", count, 10**9)
 
-    def factors(self, sensors: int) -> tuple[float, float]:
-        """Inside and outside, for so many sensors.
+    def at(self, sensors: int) -> tuple[float, float, float]:
+        """Inside, outside and usual, for so many sensors.
 
-        >>> Calibration(0.9, (10, 1000), (2.0, 4.0), (1.0, 1.0)).factors(100)
-        (3.0, 1.0)
+        >>> Calibration(0.9, (10, 1000), (2.0, 4.0), (1.0, 1.0), (0.1, 0.1)).at(100)
+        (3.0, 1.0, 0.1)
         """
-        at, known = np.log(sensors), np.log(self.sensors)
-        inside, outside = (float(np.interp(at, known, v)) for v in (self.inside, self.outside))
-        return inside, outside
+        count, known = np.log(sensors), np.log(self.sensors)
+        values = (self.inside, self.outside, self.usual)
+        inside, outside, usual = (float(np.interp(count, known, v)) for v in values)
+        return inside, outside, usual
 
 
 @dataclass(frozen=True)
 class Misses:
-    """Errors at many points, seen by so many sensors, in units of the members' spread there."""
+    """What is missed of fields that are seen by so many sensors.
+
+    Args:
+        sensors: how many.
+        inside, outside: errors at many points, in units of the members' spread there.
+        here: of each field, what completers alone miss at the sensors, as a share of the values.
+    """
 
     sensors: int
     inside: np.ndarray
     outside: np.ndarray
+    here: np.ndarray
 
 
 def calibrate(tried: Sequence[Misses], level: float) -> Calibration:
     """The bounds that contain a share `level` of the values, for every number of sensors.
 
-    >>> tried = [Misses(10, np.linspace(0, 1, 101), np.linspace(0, 3, 101))]
+    >>> tried = [Misses(10, np.linspace(0, 1, 101), np.linspace(0, 3, 101), np.ones(5))]
     >>> calibrate(tried, 0.5).outside
     (1.5148514851485149,)
     >>> covered(tried, calibrate(tried, 0.5))["inside"]
@@ -101,6 +120,7 @@ def calibrate(tried: Sequence[Misses], level: float) -> Calibration:
         tuple(one.sensors for one in tried),
         tuple(_quantile(one.inside, level) for one in tried),
         tuple(_quantile(one.outside, level) for one in tried),
+        tuple(_quantile(one.here, 0.99) for one in tried),
     )
 
 
@@ -108,14 +128,11 @@ def covered(tried: Sequence[Misses], bounds: Calibration) -> dict[str, float]:
     """The share of the values that bounds contain: inside, outside, and of all."""
     hits: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for one in tried:
-        for found, wrong, factor in zip(
-            hits, (one.inside, one.outside), bounds.factors(one.sensors), strict=True
-        ):
-            found.append(wrong <= factor)
-    inside, outside, every = (
-        float(np.concatenate(v).mean()) for v in (*hits, [*hits[0], *hits[1]])
-    )
-    return {"inside": inside, "outside": outside, "all": every}
+        inside, outside, _ = bounds.at(one.sensors)
+        hits[0].append(one.inside <= inside)
+        hits[1].append(one.outside <= outside)
+    shares = {"inside": hits[0], "outside": hits[1], "all": [*hits[0], *hits[1]]}
+    return {name: float(np.concatenate(found).mean()) for name, found in shares.items()}
 
 
 @dataclass(frozen=True)
@@ -194,10 +211,19 @@ class Reconstructor:
             errors = noise * np.random.default_rng(seed).standard_normal(np.shape(u))
             moved = whole.members(x, np.asarray(u) + errors) - seen
             spread = np.sqrt(spread**2 + np.square(moved).mean(0))
-        inside = self._inside(self._points())
-        wide = np.where(inside, *self.calibration.factors(len(u))) * spread
-        parts = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
-        return Reconstruction(self.axes(), *parts)
+        inside, outside, usual = self.calibration.at(len(u))
+        wide = np.where(self._inside(self._points()), inside, outside) * spread
+        mean, lower, upper = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
+        surprise = float(self.missed(x, u, noise)) / max(usual, FLOOR)
+        return Reconstruction(self.axes(), mean, lower, upper, surprise)
+
+    def missed(self, x: Any, u: Any, noise: float = 0.0) -> np.ndarray:
+        """What completers alone miss at the sensors, as a share of the values; see `members`."""
+        alone = replace(self.completer, task=self.completer.task.learned())
+        values = np.asarray(u)
+        wrong = np.abs(np.asarray(alone.predict(x, u, x)) - values).mean((-2, -1))
+        least = FLOOR * self.propagator.normalizers.y.std[0]
+        return np.maximum(wrong - noise, 0.0) / (np.abs(values).mean((-2, -1)) + least)
 
     def calibrated(
         self, samples: Fields, tasks: Iterable[Completion], level: float = 0.9, seed: int = 0
@@ -237,7 +263,7 @@ class Reconstructor:
         inside, found = self._inside(self._points()), []
         generator = torch.Generator().manual_seed(seed)
         for task in tasks:
-            prepared, wrong = task.prepare(samples), []
+            prepared, wrong, here = task.prepare(samples), [], []
             for index in np.array_split(np.arange(len(samples)), -(-len(samples) // 16)):
                 batch = task.observe(prepared.batch(index), prepared.grid, generator)
                 if batch.mask is not None:
@@ -247,11 +273,11 @@ class Reconstructor:
                     )
                 mean, spread = self._summary(self.members(batch.x, batch.u))
                 wrong.append(np.abs(truth[index] - mean) / spread)
+                here.append(self.missed(batch.x, batch.u))
                 report()
             every = np.concatenate(wrong)
-            found.append(
-                Misses(batch.u.shape[1], *(every[:, w].ravel() for w in (inside, ~inside)))
-            )
+            within, beyond = (every[:, where].ravel() for where in (inside, ~inside))
+            found.append(Misses(batch.u.shape[1], within, beyond, np.concatenate(here)))
         return found
 
     # -- inside ----------------------------------------------------------------------------------

@@ -195,7 +195,7 @@ def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"sensors": (1, 2)}, "two factors for every number of sensors"),
+        ({"sensors": (1, 2)}, "a value for every number of sensors"),
         ({"inside": (float("nan"),)}, r"Calibration.inside\[0\]"),
         ({"level": 90.0}, "Calibration.level"),
         ({"sensors": (0,)}, r"Calibration.sensors\[0\]"),
@@ -214,6 +214,31 @@ def test_several_samples_at_once_are_each_of_them(whole: Reconstructor) -> None:
     assert together.shape == (3, 3, 17 * 16)
     for k in range(3):
         np.testing.assert_allclose(together[:, k], whole.members(x[k], u[k]), atol=1e-5)
+
+
+def test_fields_unlike_all_that_the_models_know_are_told(
+    whole: Reconstructor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tasks = [Completion(RandomRatio(0.1), WINDOW, exact=True)]
+    known = whole.calibrated(waves(24, 5), tasks)
+    table = sensors(13)
+    x, u = table[:, [1, 0]], table[:, 2:]
+    usual, noisy = known(x, u).surprise, np.random.default_rng(0).standard_normal(u.shape)
+    assert usual < 1
+    assert known(x, noisy).surprise > cli.STRANGE
+    assert known(x, noisy, noise=3.0).surprise == 0  # said to be that wrong, nothing is strange
+    known.save(tmp_path)
+    for values, strange in ((u, False), (noisy, True)):
+        write_csv(tmp_path / "s.csv", ["x", "t", "u"], np.column_stack((table[:, :2], values)))
+        words = ["lno", "reconstruct", str(tmp_path / "s.csv"), "--out", str(tmp_path / "f.npz")]
+        monkeypatch.setattr("sys.argv", [*words, "--model", str(tmp_path), "--device", "cpu"])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        assert left.value.code == 0
+        assert ("do not belong to a field" in capsys.readouterr().err) is strange
 
 
 @pytest.mark.parametrize("noise", [float("nan"), -1.0, float("inf")])
