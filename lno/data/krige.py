@@ -74,7 +74,7 @@ def krige(
         return alone(queries).to(u)
     here, there = (v.to(values) for v in guess)
     helped = process(values - here)
-    missed = [process.missed(queries, alone.scales) for process in (alone, helped)]
+    missed = [one.missed(queries, alone.scales) for one in (alone, helped)]
     share = _share(missed[0], missed[1], real.sum(1))
     mixed = torch.lerp(alone(queries), there + helped(queries), share[:, None, None])
     return mixed.to(u)
