@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from html import escape
 
@@ -16,7 +17,7 @@ body { font: 16px/1.55 system-ui, sans-serif; color: #1c2430; margin: 0 auto; ma
 h1 { font-size: 1.8rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
 p { max-width: 46rem; }
-img { display: block; width: 100%; height: auto; }
+img { display: block; max-width: 100%; height: auto; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .35rem .7rem; border-bottom: 1px solid #d9dee6; text-align: right; }
 td { white-space: nowrap; }
@@ -47,8 +48,9 @@ def heading(text: str) -> str:
 
 
 def paragraph(text: str, note: bool = False) -> str:
-    """A paragraph; a note is smaller and paler."""
-    return f"<p{' class=note' if note else ''}>{escape(text)}</p>"
+    """A paragraph, with commands between backticks; a note is smaller and paler."""
+    shown = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+    return f"<p{' class=note' if note else ''}>{shown}</p>"
 
 
 def commands(lines: Sequence[str]) -> str:
