@@ -28,8 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 INTERRUPTED = 130  # what the parser makes of Ctrl-C
-# Times what models usually miss at sensors; beyond, the field is unlike all that they know.
-STRANGE = 2.0
+WARNED: set[str] = set()  # what this process has said already
 
 
 @app.callback(invoke_without_command=True)
@@ -204,13 +203,6 @@ def reconstruct(
     out.print(f"wrote {result}: {rows} × {columns} values, lower and upper bounds", markup=False)
     if plot is not None:
         out.print(f"wrote {plot}", soft_wrap=True, markup=False)
-    if found.surprise > STRANGE:
-        err.print(
-            "warning: these sensors do not belong to a field like those that the models know: they "
-            f"miss the sensors {found.surprise:.0f} times as much as is usual at most. Trust "
-            "neither the field nor its bounds; with sensors that are not exact, pass --noise.",
-            markup=False,
-        )
 
 
 app.add_typer(reproduce.app, name="reproduce")
@@ -309,6 +301,7 @@ def data_info(
 def main() -> None:
     """Run the command line; errors are one clear line and a non-zero exit code."""
     warnings.showwarning = _show_warning
+    WARNED.clear()
     debug = "--debug" in sys.argv[1:]
     try:
         code = typer.main.get_command(app)(standalone_mode=False)
@@ -350,7 +343,9 @@ def _print_lines(lines: dict[str, str]) -> None:
 
 
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
-    err.print(f"warning: {message}", soft_wrap=True, markup=False)
+    if str(message) not in WARNED:  # the same may be found in several places
+        WARNED.add(str(message))
+        err.print(f"warning: {message}", soft_wrap=True, markup=False)
 
 
 if __name__ == "__main__":

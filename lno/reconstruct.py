@@ -9,6 +9,7 @@ promised: they are told by what the models miss at the sensors themselves.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from lno.tasks import Completion, Propagation
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # what comes with the package
 FLOOR = 1e-3  # of the field's std: members that agree by chance are not that sure
+STRANGE = 2.0  # a surprise beyond which a field is unlike all that the models know
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,20 @@ class Reconstructor:
         wide = np.where(self._inside(self._points()), inside, outside) * spread
         mean, lower, upper = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
         surprise = float(self.missed(x, u, noise)) / max(usual, FLOOR)
+        least = self.calibration.sensors[0]
+        if 2 * len(u) < least:  # far from all that was tried
+            warnings.warn(
+                f"the bounds are calibrated for {least} sensors and more: with {len(u)} they may "
+                "be too narrow",
+                stacklevel=2,
+            )
+        elif surprise > STRANGE:
+            warnings.warn(
+                "these sensors do not belong to a field like those that the models know: they miss "
+                f"the sensors {surprise:.0f} times as much as is usual at most. Trust neither the "
+                "field nor its bounds; if the sensors are not exact, say so (noise)",
+                stacklevel=2,
+            )
         return Reconstruction(self.axes(), mean, lower, upper, surprise)
 
     def missed(self, x: Any, u: Any, noise: float = 0.0) -> np.ndarray:

@@ -224,11 +224,14 @@ def test_fields_unlike_all_that_the_models_know_are_told(
 ) -> None:
     tasks = [Completion(RandomRatio(0.1), WINDOW, exact=True)]
     known = whole.calibrated(waves(24, 5), tasks)
-    table = sensors(13)
+    table = sensors(14)
     x, u = table[:, [1, 0]], table[:, 2:]
     usual, noisy = known(x, u).surprise, np.random.default_rng(0).standard_normal(u.shape)
     assert usual < 1
-    assert known(x, noisy).surprise > cli.STRANGE
+    with pytest.warns(UserWarning, match="do not belong to a field"):
+        assert known(x, noisy).surprise > 2
+    with pytest.warns(UserWarning, match="calibrated for 14 sensors and more: with 2 they"):
+        known(x[:2], u[:2])
     assert known(x, noisy, noise=3.0).surprise == 0  # said to be that wrong, nothing is strange
     known.save(tmp_path)
     for values, strange in ((u, False), (noisy, True)):
