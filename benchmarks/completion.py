@@ -7,8 +7,8 @@ absolute ones, and so on images of its samples under the problem's symmetries. E
 predicts alone, and mixed with kriging as predicts the sensors best (`Completion(exact=True)`); one
 of them also with radial basis functions or kriging that add what it misses at its sensors. Beside
 them both without any model, kriging with one scale for both coordinates and with one for each. All
-see the same sensors, at random places and on two grids, of samples that no other result is measured
-on. Writes results/benchmarks/completion.json.
+see the same sensors, at random places and on two grids, of samples that no table is tested on; what
+decides the mixture was chosen on some of them. Writes results/benchmarks/completion.json.
 """
 
 from __future__ import annotations

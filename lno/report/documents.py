@@ -165,7 +165,8 @@ def completion_table(results: Path) -> str:
     note = (
         f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
         f"seed; {content['test']} others to test on ({content['hardware']}). Sensors at a share of "
-        "the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. "
+        "the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. What decides "
+        "the mixture was chosen on 8 of these samples, with other models. "
         "`python benchmarks/completion.py`"
     )
     return "\n".join([*rows, "", note])
