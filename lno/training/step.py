@@ -20,7 +20,7 @@ from lno.training.precision import half_where_free, matrix_products
 from lno.training.schedules import SCHEDULES
 from lno.training.state import Training
 
-COMPILE_FROM = 2000  # steps: a shorter run is over before compilation has paid off
+COMPILE_FROM = 5000  # steps: a shorter run is over before compilation has paid off
 KEPT_ACTIVATIONS = 0.4  # of what a backward pass needs; the compiler computes the rest again
 Model = Callable[..., Tensor]
 
