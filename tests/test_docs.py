@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lno.experiments import report
-from lno.report.documents import PAGES, TABLES, fill
+from lno.experiments.documents import PAGES, TABLES, fill
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,7 +20,7 @@ def test_every_table_stands_somewhere() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_numbers_in_the_documentation_are_those_of_the_ledger(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert fill(text, ROOT / "results") == text, "run: python -m lno.report.documents"
+    assert fill(text, ROOT / "results") == text, "run: python -m lno.experiments.documents"
 
 
 def test_the_page_of_results_is_made_from_the_ledger() -> None:

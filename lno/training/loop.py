@@ -164,7 +164,8 @@ def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
 def validation_errors(training: Training) -> list[float] | None:
     """The mean relative L2 error of each member on the validation part, in physical units.
 
-    Of the models alone: to let their predictions pass through observations takes long.
+    Of the models alone, in the precision of training: to let their predictions pass through
+    observations, or full precision on a GPU, takes long. What is reported in the end has both.
     """
     if training.validation is None:
         return None
@@ -179,7 +180,7 @@ def validation_errors(training: Training) -> list[float] | None:
     generator = torch.Generator().manual_seed(0)
     points = POINTS.get(training.device.type, FEW_POINTS)
     size = max(training.recipe.batch, points // len(data[0].x_query))
-    with training.predicting(), matrix_products("fp32"):
+    with training.predicting(), matrix_products(training.precision):
         for index in torch.arange(len(data)).split(size):
             batch = task.observe(data.batch(index.numpy()), data.grid, generator)
             predictions = [

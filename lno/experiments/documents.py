@@ -1,0 +1,205 @@
+"""The numbers in the documentation, from the ledger.
+
+`python -m lno.experiments.documents` writes them into README.md and docs/.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lno.experiments import pretrained
+from lno.files import write_text
+from lno.ledger import Run
+from lno.report.runs import NAMES
+from lno.report.tables import Table
+
+FAST = ("tf32", "mixed")
+
+
+def quickstart_table(results: Path) -> Table:
+    """Errors of the quickstart beside those of methods that need no training."""
+    learned, *others = (
+        Run.load(results / "burgers" / model / "quickstart.json")
+        for model in ("lno", "kriging", "rbf")
+    )
+    runs, rows = (learned, *others), []
+    for key in learned.metrics:
+        errors = [run.metrics[key]["relative_mae"] for run in runs]
+        shown = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
+        rows.append([f"{100 * float(key.split('=')[1]):g} %", *shown])
+    note = (
+        f"Relative MAE. One model of {learned.parameters:,} weights for all three, trained for "
+        f"{learned.seconds:.0f} s ({learned.hardware}); 64 solutions that it did not see."
+    )
+    return Table("Quickstart", ["observed", *(NAMES[run.model] for run in runs)], rows, [note])
+
+
+def memory_table(results: Path) -> Table:
+    """Peak memory of a prediction against the number of points."""
+    found = _measured(results, "memory_predict")["rows"]
+    rows = [[f"{r['points']:,}", f"{r['extra_gb']:.2f} GB"] for r in found]
+    return Table("Memory", ["points in, points out", "peak memory"], rows)
+
+
+def make_data_table(results: Path) -> Table:
+    """How long data sets take, on every kind of device that was measured."""
+    rows = [
+        [r["problem"], f"{r['samples']:,}", f"{r['seconds']:.1f}", r["hardware"]]
+        for path in sorted((results / "benchmarks").glob("make_data_*.json"))
+        for r in _measured(results, path.stem)["rows"]
+    ]
+    command = "`python benchmarks/make_data.py darcy ns2d`, drawing and writing included."
+    return Table("Making data", ["problem", "samples", "seconds", "on"], rows, [command])
+
+
+def statistics_table(problem: str, published: Mapping[str, float]) -> Callable[[Path], Table]:
+    """A table of the statistics of a problem's data, beside those of the published files."""
+
+    def table(results: Path) -> Table:
+        found = _measured(results, "make_data_cuda")["rows"]
+        [made] = [r for r in found if r["problem"] == problem]
+        rows = []
+        for name, told in made["statistics"].items():
+            mean, spread = told["std_per_sample"]
+            sample = f"{mean:.3g} ± {spread:.2g}"
+            beside = f"{published[name]:g}" if name in published else "not known"
+            rows.append([name, f"{told['mean']:.3g}", f"{told['std']:.3g}", sample, beside])
+        header = ["channel", "mean", "std", "std of a sample", "std of a published sample"]
+        return Table(problem, header, rows)
+
+    return table
+
+
+def accuracy_table(results: Path) -> Table:
+    """Errors of the solvers."""
+    content = _measured(results, "solver_accuracy")
+    darcy, burgers, ns2d = (content["rows"][name] for name in ("darcy", "burgers", "ns2d"))
+    iterations = [k for name, pair in darcy.items() if name.startswith("iter") for k in pair]
+    rows = [
+        [f"Darcy, {n}²", "sparse direct solution", f"{darcy[f'direct {n}']:.0e}"] for n in (85, 421)
+    ]
+    rows.append(["Burgers", "half the time step", f"{burgers['half steps']:.0e}"])
+    rows.append(["Burgers", "twice the points", f"{burgers['1024 points']:.0e}"])
+    names = {"single precision": "in double precision", "half steps": "half the time step"}
+    for key, errors in ns2d.items():
+        told = ", ".join(f"{e:.0e}" for e in errors)
+        rows.append(["NS2d at t = 1, 10, 20", names.get(key, "twice the points"), told])
+    note = (
+        f"The largest of {content['samples']} samples (one for the direct solutions); Darcy takes "
+        f"{min(iterations)} to {max(iterations)} iterations on 85², 141² and 421² alike. "
+        "`python benchmarks/solver_accuracy.py`"
+    )
+    return Table("Solvers", ["solver", "compared with", "relative L2"], rows, [note])
+
+
+def training_step_table(results: Path) -> Table:
+    """Time and memory of a training step beside plain PyTorch."""
+    content = _measured(results, "training_step")
+    rows, together = [], []
+    for r in content["rows"]:
+        fast = [f"{r[f'{k}_ms']:.2f} ms, {r['plain_ms'] / r[f'{k}_ms']:.1f}×" for k in FAST]
+        memory = ", ".join(f"{r[f'{k}_gb']:.2f}" for k in ("plain", *FAST))
+        plain = f"{r['plain_ms']:.1f} ms"
+        rows.append([r["case"], f"{r['points']:,}", plain, *fast, f"{memory} GB"])
+        if "members_ms" in r:
+            together.append(f"{r['members_ms'] / r['tf32_ms']:.2f}× on {r['case']}")
+    mean = " and ".join(f"{content['geomean'][k]:.1f}× in {k}" for k in FAST)
+    note = (
+        f"Geometric mean {mean}, on one {content['hardware']}. {content['members']} members at "
+        f"once cost {' and '.join(together)} of what one costs. "
+        "`python benchmarks/training_step.py`"
+    )
+    header = ["case", "points", "plain", *FAST, "memory: plain, tf32, mixed"]
+    return Table("A training step", header, rows, [note])
+
+
+def precision_table(results: Path) -> Table:
+    """Error and time of Darcy in each precision."""
+    found, rows = _measured(results, "precision")["rows"], []
+    for r in sorted(found, key=lambda r: (r["epochs"], r["precision"])):
+        spread = "" if r["std"] is None else f" ± {100 * r['std']:.3f}"
+        error = f"{100 * r['mean']:.3f}{spread} %"
+        epochs, seeds, seconds = (f"{r[key]:.0f}" for key in ("epochs", "seeds", "seconds"))
+        rows.append([r["precision"], epochs, seeds, error, seconds])
+    header = ["precision", "epochs", "seeds", "relative L2", "seconds"]
+    note = f"On one {found[0]['hardware']}. `python benchmarks/precision.py`"
+    return Table("Precision", header, rows, [note])
+
+
+def sharpness_table(results: Path) -> Table:
+    """Errors after a short training against the sharpness of the initial attention."""
+    rows = [
+        [f"{r['sharpness']:g}", ", ".join(f"{100 * e:.1f} %" for e in r["relative_l2"])]
+        for r in _measured(results, "sharpness")["rows"]
+    ]
+    header = ["sharpness", "relative L2 of each seed"]
+    return Table("Sharpness", header, rows, ["`python benchmarks/sharpness.py`"])
+
+
+def completion_table(results: Path) -> Table:
+    """Errors of reconstructions by what they are made of."""
+    content = _measured(results, "completion")
+    columns = zip(*(r["relative_mae"] for r in content["rows"]), strict=True)
+    least, rows = [min(column) for column in columns], []
+    for r in content["rows"]:
+        pairs = zip(r["relative_mae"], least, strict=True)
+        rows.append([r["name"], *(_bold(f"{100 * e:.2f} %", e == best) for e, best in pairs)])
+    note = (
+        f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
+        f"seed; {content['test']} others to test on ({content['hardware']}). Sensors at a share of "
+        "the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. What decides "
+        "the mixture was chosen on 8 of these samples, with other models. "
+        "`python benchmarks/completion.py`"
+    )
+    return Table("Completion", ["relative MAE at", *content["seen"]], rows, [note])
+
+
+TABLES: dict[str, Callable[[Path], Table]] = {
+    "quickstart": quickstart_table,
+    "pretrained": pretrained.table,
+    "memory": memory_table,
+    "make_data": make_data_table,
+    "accuracy": accuracy_table,
+    "training_step": training_step_table,
+    "precision": precision_table,
+    "sharpness": sharpness_table,
+    "completion": completion_table,
+    "darcy": statistics_table("darcy", {}),
+    # Read off a published sample of the set.
+    "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
+}
+PAGES = ("README.md", "docs/data.md", "docs/training.md", "docs/reconstruction.md")
+
+
+def fill(text: str, results: Path) -> str:
+    """A text with the part between `<!-- name -->` and `<!-- /name -->` made anew."""
+    for name, table in TABLES.items():
+        before, opening, rest = text.partition(f"<!-- {name} -->\n")
+        _, closing, after = rest.partition(f"<!-- /{name} -->")
+        if opening and closing:
+            text = f"{before}{opening}{table(results).markdown()}\n{closing}{after}"
+    return text
+
+
+def main() -> None:
+    """Rewrite the pages of the checkout that this file is in."""
+    root = Path(__file__).parents[2]
+    for page in PAGES:
+        path = root / page
+        write_text(path, fill(path.read_text(encoding="utf-8"), root / "results"))
+
+
+def _measured(results: Path, name: str) -> Any:
+    """What `benchmarks/<name>.py` wrote."""
+    return json.loads((results / "benchmarks" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def _bold(text: str, best: bool) -> str:
+    return f"**{text}**" if best else text
+
+
+if __name__ == "__main__":
+    main()
