@@ -38,7 +38,7 @@ def estimate(cell: Cell, seeds: int, results: Path) -> float | None:
     if cell.protocol != "standard":
         return None
     for r in _rows(results, "efficiency"):
-        if (r["problem"], r["model"]) == (cell.problem, cell.model):
+        if all(r[key] == getattr(cell, key) for key in ("problem", "model", "precision")):
             return r["seconds_per_epoch"] * cell.epochs * seeds / 60
     for r in _rows(results, "training_step"):
         if cell.model == "lno" and r["case"].split()[0] == cell.problem:
