@@ -25,9 +25,8 @@ from lno import Fields, Operator
 from lno.data.observe import Intervals, Pattern, RandomRatio
 from lno.experiments import quickstart
 from lno.experiments.datasets import dataset
+from lno.experiments.interpolants import by_kriging, by_rbf
 from lno.experiments.inverse import (
-    by_kriging,
-    by_rbf,
     mean_errors,
     observed,
     parts,

@@ -9,16 +9,10 @@ that hold nothing else of the field, and all predictions are made from these.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +20,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lno.data import Fields
-from lno.data.interpolate import interpolate_rbf
-from lno.data.krige import krige
-from lno.data.normalize import Coordinates
 from lno.data.observe import Intervals, Pattern, RandomRatio
 from lno.experiments.cells import Cell, Errors
 from lno.experiments.datasets import dataset
+from lno.experiments.interpolants import INTERPOLANTS
 from lno.experiments.presets import ANY_RATIO, PRESETS, RATIOS, STEADY, WINDOW, completer_of
 from lno.ledger import Run, commit
 from lno.metrics import METRICS
@@ -47,9 +39,7 @@ MODELS = ("lno", "gnot", "deeponet")
 STEPS = (2, 4, 8, 16)  # intervals of fixed grids, in t and in x
 AFTER = (0.1, 0.01)  # ratios at which completers see what propagators go on from
 SENSORS = 0  # the seed that places them in test samples
-NEIGHBORS = 64  # observations that decide a value of the classical interpolant
 TRUTH = "test:from=truth"
-Interpolant = Callable[[Sequence[Fields]], list[Tensor]]
 
 
 def parts(others: Fields) -> tuple[Fields, Fields]:
@@ -241,50 +231,6 @@ class Interpolation(Completer):
         )
         run.save(results, self.name(0))
         return True, 0.0
-
-
-def by_rbf(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
-    """What radial basis functions make of several sets of observations, on all cores."""
-    samples = [sample for fields in seen for sample in fields]
-    rbf = partial(interpolate_rbf, period=seen[0].period, neighbors=NEIGHBORS)
-    columns = ([getattr(s, name) for s in samples] for name in ("x", "u", "x_query"))
-    answers = []
-    with progress("interpolating", len(samples)) as update, _mapping(len(samples)) as mapped:
-        for answer in mapped(rbf, *columns):
-            answers.append(torch.from_numpy(answer).float())
-            update(len(answers))
-    return list(torch.stack(answers).split([len(fields) for fields in seen]))
-
-
-def by_kriging(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
-    """What kriging makes of several sets of observations, with a scale for each coordinate."""
-    coordinates = Coordinates.fit(seen[0])
-    axes, answers = None if one_scale else coordinates.axes, []
-    batches = [fields.batch([k]) for fields in seen for k in range(len(fields))]
-    with progress("kriging", len(batches)) as update:
-        for batch in batches:
-            x, x_query = (coordinates.encode(v) for v in (batch.x, batch.x_query))
-            answers.append(krige(x, batch.u, x_query, axes=axes))
-            update(len(answers))
-    return list(torch.cat(answers).split([len(fields) for fields in seen]))
-
-
-INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {
-    "rbf": (by_rbf, {"kernel": "cubic", "neighbors": NEIGHBORS}),
-    "kriging": (by_kriging, {"covariance": "matern", "smoothness": 2.5}),
-}
-
-
-@contextmanager
-def _mapping(count: int) -> Iterator[Callable[..., Any]]:
-    """`map`, shared out to processes where there is enough to do for each to be worth its start."""
-    processes = min(os.cpu_count() or 1, count // 32)
-    if processes < 2:
-        yield map
-        return
-    # Not forked: what CUDA and threads hold in this process would be broken in a copy of it.
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        yield pool.map
 
 
 def _cell(kind: type[Stage], model: str, recipe: str) -> Stage:

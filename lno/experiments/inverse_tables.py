@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from lno.experiments import paper
 from lno.experiments.cells import Cell
 from lno.experiments.datasets import PROTOCOLS
+from lno.experiments.interpolants import NEIGHBORS
 from lno.experiments.inverse import (
     AFTER,
     GRIDS,
     MODELS,
-    NEIGHBORS,
     STEPS,
     Completer,
     Propagator,

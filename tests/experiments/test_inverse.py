@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +20,7 @@ from lno.data.krige import krige
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import cells as running
 from lno.experiments import datasets, inverse, inverse_tables, paper, presets, pretrained, report
+from lno.experiments.interpolants import by_rbf
 from lno.experiments.inverse import Completer, Propagator, observed, predicted
 from lno.ledger import Run
 from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
@@ -264,11 +266,11 @@ def test_classical_opponents_see_the_same_and_are_recorded(
 def test_interpolation_is_the_same_in_several_processes(
     samples: tuple[Fields, Fields, Fields], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inverse.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
     seen = observed(samples[0], RandomRatio(0.05))
-    several = inverse.by_rbf([seen] * 8)
+    several = by_rbf([seen] * 8)
     assert len(several) == 8
-    for alone in inverse.by_rbf([seen]):
+    for alone in by_rbf([seen]):
         for answer in several:
             assert torch.equal(answer, alone)
 
