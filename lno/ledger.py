@@ -84,14 +84,19 @@ def commit() -> str:
     if "LNO_COMMIT" in os.environ:
         return os.environ["LNO_COMMIT"]
     try:
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        )
+        _git("ls-files", "--error-unmatch", Path(__file__).name)  # else a repository around it
+        return _git("describe", "--always", "--dirty", "--abbrev=12")
     except (OSError, subprocess.SubprocessError):
         return ""
+
+
+def _git(*arguments: str) -> str:
+    found = subprocess.run(
+        ["git", *arguments],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
     return found.stdout.strip()

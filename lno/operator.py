@@ -24,6 +24,7 @@ from lno.models.streamed import slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
+from lno.training.given import hold_back, require_alike, require_json
 from lno.training.loop import curve_rows
 from lno.training.precision import matrix_products, pick_precision
 from lno.training.recipe import Recipe
@@ -31,6 +32,7 @@ from lno.training.run import run
 from lno.training.state import Training
 from lno.version import __version__
 
+LEAST_WEIGHT = -1e30  # its exponential is zero, and nothing becomes NaN
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
 
 
@@ -113,8 +115,14 @@ class Operator:
         recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
         recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
         require_count("members", members, 1024)
+        require_count("seed", seed, 2**31, least=0)
+        if init and config is not None:
+            raise ValueError("init brings its model with it: pass either init or config")
+        require_json("provenance of the data", train_data.provenance)
+        where = pick_device(device)
+        team = join(split, where)  # first: it decides which of several GPUs is this process's
         task = task or (init.task if init else Steady())
-        used, held_back = _hold_back(train_data, validation)
+        used, held_back = hold_back(train_data, validation)
         prepared = task.prepare(used)
         normalizers = init.normalizers if init else task.normalizers(prepared)
         if init:
@@ -122,8 +130,7 @@ class Operator:
         else:
             kind, spec = model, model_spec(prepared, normalizers)
             nets = [build_model(model, config, spec, seed + k) for k in range(members)]
-        where = pick_device(device)
-        watched = None if held_back is None else task.prepare(held_back)
+        watched = None if held_back is None else require_alike(prepared, task.prepare(held_back))
         training = Training(
             [net.to(where) for net in nets],
             task,
@@ -134,7 +141,7 @@ class Operator:
             where,
             seed,
             pick_precision(precision, where),
-            join(split, where),
+            team,
             symmetries,
         )
         finished = run(training, kind, used.hash, folder, resume, minutes, progress, tensorboard)
@@ -145,6 +152,7 @@ class Operator:
             "precision": training.precision,
             "data": {"hash": used.hash, "samples": len(used), **used.provenance},
             "recipe": to_dict(recipe),
+            "symmetries": [g.name for g in symmetries],
             "seed": seed,
             "finished": finished,
             "seconds": round(training.seconds, 2),
@@ -177,14 +185,15 @@ class Operator:
     def predict(self, x: Any, u: Any = None, x_query: Any = None, *, weights: Any = None) -> Any:
         """Predict at `x_query` what the values `u` at `x` imply.
 
-        Memory is bounded however many points there are.
+        An LNO's memory is bounded however many points there are; other models take whole samples.
 
         Args:
             x: positions (n, d) of one sample, (b, n, d) of several, or a list of arrays (n_k, d);
                 or `Fields`, which hold everything.
             u: values (n, i), (b, n, i) or a list; None where the operator reads positions only.
             x_query: positions (q, d) for all samples, (b, q, d) or a list; None: the same as `x`.
-            weights: logarithms of point weights (n,) or (b, n), for meshes of uneven density.
+            weights: logarithms of point weights (n,), (b, n) or a list, for meshes of uneven
+                density; -inf leaves a point out. Only an LNO reads them.
 
         Returns:
             Values (q, o), (b, q, o) or a list, as the input came; NumPy for NumPy, torch for torch.
@@ -192,6 +201,8 @@ class Operator:
         single, as_tensor = False, next((v.device for v in (x, u) if isinstance(v, Tensor)), None)
         if isinstance(x, Fields):
             fields = x
+            if u is not None or x_query is not None:
+                raise ValueError("Fields hold everything: expected no u and no x_query beside them")
         else:
             x, u, x_query = (v if v is None else _arrays(v) for v in (x, u, x_query))
             single = all(
@@ -199,9 +210,8 @@ class Operator:
             )
             fields = Fields(x, u[None] if single and u is not None else u, x_query)
         self.labels.check(fields, self.normalizers.x.period)
-        parts = self._predict_groups(fields, None if weights is None else _arrays(weights))
-        ragged = any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
-        if ragged:
+        parts = self._predict_groups(fields, self._weights(weights, fields))
+        if isinstance(x, list) or isinstance(x_query, list) or _ragged(fields):
             answers = [row for part in parts for row in part]
             return [a.to(as_tensor) if as_tensor else a.numpy() for a in answers]
         answer = torch.cat(list(parts))
@@ -215,7 +225,7 @@ class Operator:
 
         Args:
             test: samples with answers.
-            task: another task than the operator's own, to observe at another ratio, say.
+            task: decides what is observed, at another ratio, say; default: the operator's own.
             seed: decides what the task draws.
 
         Returns:
@@ -238,7 +248,15 @@ class Operator:
         generator = torch.Generator().manual_seed(seed)
         for index in np.array_split(np.arange(len(prepared)), -(-len(prepared) // size)):
             batch = task.observe(prepared.batch(index), prepared.grid, generator)
-            yield batch, self._apply(batch)
+            assert batch.y is not None
+            self.labels.require("x", batch.x.shape[-1])
+            self.labels.require("u", batch.u.shape[-1])
+            prediction = self._apply(batch)
+            if prediction.shape != batch.y.shape:
+                raise ValueError(
+                    f"y: expected {prediction.shape[-1]} channels, got {batch.y.shape[-1]}"
+                )
+            yield batch, prediction
 
     def save(self, path: str | Path, *, half: bool = False) -> None:
         """Write one `.safetensors` file that holds everything, atomically.
@@ -271,19 +289,35 @@ class Operator:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _predict_groups(self, fields: Fields, weights: Any) -> Iterator[Tensor]:
+    def _weights(self, weights: Any, fields: Fields) -> list[Tensor] | None:
+        """The log-weights (n,) of the points of each sample, or once for all; None: all alike."""
+        if weights is None:
+            return None
+        if not isinstance(self.model, LNO):
+            raise ValueError(f"only an LNO reads weights, not {type(self.model).__name__}")
+        rows = [weights] if np.ndim(weights[0]) == 0 else weights
+        logs = [torch.as_tensor(row).float() for row in rows]
+        every = len(fields) if len(logs) == 1 else 1  # one row may serve all samples
+        expected = [(len(sample.x),) for sample in fields]
+        if (got := [tuple(row.shape) for row in logs]) * every != expected:
+            raise ValueError(
+                f"weights: expected a number for each point, of shapes {expected[:3]} for the "
+                f"first of {len(expected)} samples, got {got[:3]} for {len(got)}"
+            )
+        if any(row.isnan().any() or row.isposinf().any() for row in logs):
+            raise ValueError("weights: expected logarithms, finite or -inf, got NaN or infinity")
+        return [row.clamp_min(LEAST_WEIGHT) for row in logs]
+
+    def _predict_groups(self, fields: Fields, weights: list[Tensor] | None) -> Iterator[Tensor]:
         """Predictions for as many samples at a time as fit into one chunk of points."""
-        ragged = any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
         points = max(len(fields[0].x), len(fields[0].x_query))
-        size = 1 if ragged else max(1, CHUNK // points)
+        size = 1 if _ragged(fields) else max(1, CHUNK // points)
         for part in slices(len(fields), size):
             batch = fields.batch(np.arange(part.start, part.stop))
-            log = (
-                None
-                if weights is None
-                else torch.as_tensor(weights).float().view(-1, batch.x.shape[1])
-            )
-            prediction = self._apply(batch, log if log is None or len(log) == 1 else log[part])
+            log = None
+            if weights is not None:
+                log = torch.stack(weights if len(weights) == 1 else weights[part])
+            prediction = self._apply(batch, log)
             bad = ~torch.isfinite(prediction)
             if bad.any():
                 sample, point, _ = bad.nonzero()[0].tolist()
@@ -340,27 +374,22 @@ def model_spec(prepared: Fields, normalizers: Normalizers) -> Spec:
 def _copies(init: Operator, count: int, prepared: Fields, task: Task) -> list[nn.Module]:
     """Models to fine-tune: the operator's members in turn."""
     expected = model_spec(prepared, init.normalizers)
-    got = model_spec(prepared, task.normalizers(prepared))
+    own = task.normalizers(prepared)
+    got = model_spec(prepared, own)
     if replace(expected, grid=None) != replace(got, grid=None):
         raise ValueError(
             f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"
         )
+    if init.normalizers.x.period != own.x.period:
+        raise ValueError(
+            f"cannot fine-tune: the operator's coordinates have periods "
+            f"{init.normalizers.x.period}, those of the data {own.x.period}"
+        )
     return [copy.deepcopy(init.members[k % len(init.members)]) for k in range(count)]
 
 
-def _hold_back(data: Fields, validation: float | Fields) -> tuple[Fields, Fields | None]:
-    """Training and validation samples, chosen at random but alike for every seed of training."""
-    if isinstance(validation, Fields):
-        return data, validation
-    if not 0 <= validation < 1:
-        raise ValueError(
-            f"validation: expected a share from 0 to below 1, or Fields, got {validation}"
-        )
-    count = min(round(validation * len(data)), len(data) - 1)
-    if count == 0:
-        return data, None
-    order = np.random.default_rng([0, 1]).permutation(len(data))
-    return data.subset(np.sort(order[count:])), data.subset(np.sort(order[:count]))
+def _ragged(fields: Fields) -> bool:
+    return any(isinstance(c, columns.Ragged) for c in (fields.x, fields.x_query))
 
 
 def _arrays(values: Any) -> Any:

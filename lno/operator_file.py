@@ -19,7 +19,7 @@ from lno import tasks
 from lno.config import from_dict, require_count, to_dict
 from lno.data import Spec
 from lno.data.labels import Labels
-from lno.data.normalize import Coordinates, Normalizers, Standardizer
+from lno.data.normalize import Normalizers
 from lno.files import replacing, require_signature
 from lno.models import MODELS
 from lno.operator import Operator
@@ -31,7 +31,6 @@ KIND = "a model file (safetensors) written by lno"
 
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     """Write `operator`; `path` keeps its old content until the new one is whole."""
-    scale = operator.normalizers
     members = len(operator.members)
     content = {
         "version": VERSION,
@@ -40,11 +39,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "spec": to_dict(operator.model.spec),
         "config": to_dict(operator.model.config),
         "task": tasks.to_json(operator.task),
-        "normalizers": {
-            "x": {**to_dict(scale.x.scale), "period": scale.x.period},
-            "u": to_dict(scale.u),
-            "y": to_dict(scale.y),
-        },
+        "normalizers": operator.normalizers.to_dict(),
         "labels": to_dict(operator.labels),
         "provenance": operator.provenance,
     }
@@ -130,13 +125,7 @@ def _build(
         member = copy.deepcopy(model)
         member.load_state_dict({n: w[k] if lead else w for n, w in weights.items()}, assign=True)
         members.append(member.requires_grad_(True).eval().to(where))
-    given = content["normalizers"]
-    period = tuple(given["x"].pop("period"))
-    scale = Normalizers(
-        Coordinates(from_dict(Standardizer, given["x"]), period),
-        from_dict(Standardizer, given["u"]),
-        from_dict(Standardizer, given["y"]),
-    )
+    scale = Normalizers.from_dict(content["normalizers"])
     sizes = (scale.x.features, len(scale.u.mean), len(scale.y.mean))
     if sizes != (spec.coordinates, spec.in_channels, spec.out_channels):
         raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")

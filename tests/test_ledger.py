@@ -142,3 +142,21 @@ def test_the_commit_is_known_or_empty(monkeypatch):
 
     monkeypatch.setattr(subprocess, "run", no_git)
     assert ledger.commit() == ""
+
+
+def test_the_commit_is_never_that_of_a_repository_around_the_package(tmp_path, monkeypatch):
+    def git(*words):
+        names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    installed = tmp_path / "lib" / "ledger.py"
+    installed.parent.mkdir()
+    installed.touch()
+    git("init")
+    git("commit", "--allow-empty", "-m", "theirs")
+    monkeypatch.delenv("LNO_COMMIT", raising=False)
+    monkeypatch.setattr(ledger, "__file__", str(installed))
+    assert ledger.commit() == ""
+    git("add", "lib/ledger.py")
+    git("commit", "-m", "ours")
+    assert re.fullmatch("[0-9a-f]{12}", ledger.commit())

@@ -158,6 +158,11 @@ def test_fine_tuning_begins_where_the_first_training_ended(
     wrong = Fields(line_fields.x, np.concatenate([line_fields.u] * 2, -1), y=line_fields.y)
     with pytest.raises(ValueError, match="cannot fine-tune: the operator was trained for"):
         Operator.fit(wrong, init=operator, epochs=1, progress=False)
+    circle = Fields(line_fields.x, line_fields.u, y=line_fields.y, period=[7.0])
+    around = Operator.fit(circle, epochs=1, config=SMALL, progress=False)
+    flat = Fields(np.repeat(line_fields.x, 2, -1), line_fields.u, y=line_fields.y)
+    with pytest.raises(ValueError, match=r"coordinates have periods \(7.0,\), .* \(None, None\)"):
+        Operator.fit(flat, init=around, epochs=1, progress=False)
 
 
 def test_normalisers_see_training_samples_only(line_fields: Fields) -> None:
@@ -212,6 +217,53 @@ def test_bad_training_input_is_named(line_fields: Fields) -> None:
         fit(validation=1.5)
     with pytest.raises(ValueError, match="cannot compute on 'warp'"):
         fit(device="warp")
+    with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):
+        fit(seed=-1)
+    with pytest.raises(ValueError, match=r"validation: expected samples with .*out_channels=1"):
+        fit(validation=Fields(line_fields.x, line_fields.u, y=np.zeros((40, 24, 3))))
+    told = Fields(line_fields.x, line_fields.u, y=line_fields.y, provenance={"made": object()})
+    with pytest.raises(ValueError, match="provenance of the data: expected plain JSON"):
+        fit(told)
+
+
+def test_data_of_another_kind_are_not_evaluated(operator: Operator, line_fields: Fields) -> None:
+    x, u, y = line_fields.x, line_fields.u, line_fields.y
+    with pytest.raises(ValueError, match=r"x: expected 1 coordinates \(x0\), got 2"):
+        operator.evaluate(Fields(np.concatenate([x] * 2, -1), u, y=y))
+    with pytest.raises(ValueError, match=r"u: expected 1 channels \(f\), got 2"):
+        operator.evaluate(Fields(x, np.concatenate([u] * 2, -1), y=y))
+    with pytest.raises(ValueError, match="y: expected 1 channels, got 3"):
+        operator.evaluate(Fields(x, u, y=np.concatenate([y] * 3, -1)))
+    with pytest.raises(ValueError, match="Fields hold everything"):
+        operator.predict(line_fields, x_query=x)
+
+
+def test_weights_of_points(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.linspace(0, 3, 10)[:, None]
+    u, half = np.sin(x), np.where(np.arange(10) < 5, 0.0, -np.inf)
+    some = operator.predict(x[:5], u[:5], x)
+    for _ in range(2):
+        np.testing.assert_allclose(operator.predict(x, u, x, weights=half), some, atol=1e-5)
+        several = operator.predict(x, np.stack([u, u]), x, weights=np.stack([half, half]))
+        np.testing.assert_allclose(several[1], some, atol=1e-5)
+        ragged = operator.predict([x, x[:5]], [u, u[:5]], [x, x], weights=[half, half[:5]])
+        assert isinstance(ragged, list)
+        for answer in ragged:
+            np.testing.assert_allclose(answer, some, atol=1e-5)
+        monkeypatch.setattr(lno.operator, "CHUNK", 3)  # parts in which no point counts
+    for wrong in (half[:5], np.zeros((10, 2)), np.zeros((2, 10))):
+        with pytest.raises(
+            ValueError, match="weights: expected a number for each point, of shapes"
+        ):
+            operator.predict(x, u, weights=wrong)
+    with pytest.raises(ValueError, match="finite or -inf, got NaN or infinity"):
+        operator.predict(x, u, weights=np.full(10, np.inf))
+
+
+def test_lists_come_back_as_lists(operator: Operator) -> None:
+    x = np.linspace(0, 3, 10)[:, None]
+    answer = operator.predict([x, x], [np.sin(x), np.cos(x)], x)
+    assert isinstance(answer, list) and [a.shape for a in answer] == [(10, 1)] * 2
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(

@@ -38,17 +38,18 @@ class Labels:
             names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
         )
 
+    def require(self, key: str, got: int) -> None:
+        """Raise unless there are as many coordinates ("x") or channels ("u") as in training."""
+        names = self.names[key]
+        if got != len(names):
+            what = "coordinates" if key == "x" else "channels"
+            told = f" ({', '.join(names)})" if names else ""
+            raise ValueError(f"{key}: expected {len(names)} {what}{told}, got {got}")
+
     def check(self, fields: Fields, period: Sequence[float | None]) -> None:
         """Refuse other coordinates or channels; warn of positions outside of the box."""
-        for what, key, got in (
-            ("coordinates", "x", fields.spec.coordinates),
-            ("channels", "u", fields.spec.in_channels),
-        ):
-            if got != len(self.names[key]):
-                raise ValueError(
-                    f"{key}: expected {len(self.names[key])} {what} "
-                    f"({', '.join(self.names[key])}), got {got}"
-                )
+        self.require("x", fields.spec.coordinates)
+        self.require("u", fields.spec.in_channels)
         low, high = np.array(self.low), np.array(self.high)
         bounded = np.array([p is None for p in period])
         slack = 1e-4 * (high - low)

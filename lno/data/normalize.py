@@ -6,13 +6,15 @@ Fitted on training data alone and kept inside the model file.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from lno.config import from_dict, to_dict
 from lno.data import columns
 from lno.data.batch import Batch
 from lno.data.columns import Column
@@ -150,6 +152,18 @@ class Normalizers:
     def encode(self, batch: Batch) -> Batch:
         """A batch in physical units as the model reads it."""
         return batch.map(self.x.encode, self.u.encode, self.y.encode)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All numbers, ready for JSON."""
+        positions = {**to_dict(self.x.scale), "period": self.x.period}
+        return {"x": positions, "u": to_dict(self.u), "y": to_dict(self.y)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Normalizers:
+        """What `to_dict` gave."""
+        positions = {k: v for k, v in values["x"].items() if k != "period"}
+        x = Coordinates(from_dict(Standardizer, positions), tuple(values["x"]["period"]))
+        return cls(x, *(from_dict(Standardizer, values[name]) for name in ("u", "y")))
 
 
 def _like(numbers: tuple[float, ...], values: Tensor) -> Tensor:

@@ -41,8 +41,9 @@ def estimate(cell: Cell, seeds: int, results: Path) -> float | None:
         if all(r[key] == getattr(cell, key) for key in ("problem", "model", "precision")):
             return r["seconds_per_epoch"] * cell.epochs * seeds / 60
     for r in _rows(results, "training_step"):
-        if cell.model == "lno" and r["case"].split()[0] == cell.problem:
-            return r[f"{cell.precision}_ms"] / 1e3 * cell.steps * seeds / 60
+        time = r.get(f"{cell.precision}_ms")
+        if cell.model == "lno" and r["case"].split()[0] == cell.problem and time is not None:
+            return time / 1e3 * cell.steps * seeds / 60
     return None
 
 

@@ -9,7 +9,6 @@ Either way a run gives the curve of a single process, up to rounding.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -128,21 +127,27 @@ def add_pooled(part: Pooled) -> Pooled:
 
 def relative_l2_of_parts(prediction: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """Like `lno.metrics.relative_l2`, of samples whose points are shared out."""
-    error, size = _sums(prediction, target, mask, lambda v: v.square())
-    return error.sqrt() / torch.where(size > 0, size.sqrt(), 1.0)
+    error, real, _ = _real(prediction, target, mask)
+    largest = real.detach().abs().amax(1, keepdim=True)
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+    scale = torch.where(largest > 0, largest, 1.0)
+    squares, size = _sums((error / scale).square(), (real / scale).square())
+    root = torch.where(squares > 0, squares, 1.0).sqrt()  # whose slope at zero is infinite
+    return torch.where(squares > 0, root, 0.0) / torch.where(size > 0, size.sqrt(), 1.0)
 
 
 def relative_mae_of_parts(prediction: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """Like `lno.metrics.relative_mae`, of samples whose points are shared out."""
-    error, size = _sums(prediction, target, mask, lambda v: v.abs())
-    return error / torch.where(size > 0, size, 1.0)
+    error, real, count = _real(prediction, target, mask)
+    total, size, count = _sums(error.abs(), real.abs(), count)
+    return total / torch.where(size > 0, size, count)
 
 
 def mse_of_parts(prediction: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
     """Like `lno.metrics.mse`, of samples whose points are shared out."""
-    ones = torch.ones_like(target)
-    error, count = _sums(prediction - target + ones, ones, mask, lambda v: v.square())
-    return error / count
+    error, _, count = _real(prediction, target, mask)
+    squares, count = _sums(error.square(), count)
+    return squares / count
 
 
 METRICS_OF_PARTS = {
@@ -152,17 +157,15 @@ METRICS_OF_PARTS = {
 }
 
 
-def _sums(
-    prediction: Tensor,
-    target: Tensor,
-    mask: Tensor | None,
-    size: Callable[[Tensor], Tensor],
-) -> tuple[Tensor, Tensor]:
-    """Sums of size(error) and size(target) over all points of each sample, on all processes."""
-    error = prediction - target
+def _real(prediction: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Error and target of each sample (b, n), zero where they pad, and ones where they do not."""
+    error, count = prediction - target, torch.ones_like(target)
     if mask is not None:
-        error = torch.where(mask[..., None], error, 0.0)
-        target = torch.where(mask[..., None], target, 0.0)
-    both = torch.stack([size(v).flatten(1).sum(1) for v in (error, target)])
-    added = all_reduce(both)
-    return added[0], added[1]
+        values = (torch.where(mask[..., None], v, 0.0) for v in (error, target, count))
+        error, target, count = values
+    return error.flatten(1), target.flatten(1), count.flatten(1)
+
+
+def _sums(*values: Tensor) -> tuple[Tensor, ...]:
+    """The sums (b,) of values (b, n) over all points of each sample, on all processes."""
+    return all_reduce(torch.stack([v.sum(1) for v in values])).unbind()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -83,13 +84,13 @@ def train(
             memory.note()
             pause = time.perf_counter()
             errors = validation_errors(training)
-            watching += time.perf_counter() - pause
             memory.forget()
             means = torch.tensor(training.recent, dtype=torch.float64).mean(0).tolist()
             training.curve.append(Point(training.step, training.seconds, means, errors))
             training.recent.clear()
             error = training.curve[-1].error
             checkpoint()
+            watching += time.perf_counter() - pause
         epoch = -(-training.step // training.steps_per_epoch)
         loss = sum(latest) / len(latest)
         report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))
@@ -128,9 +129,8 @@ def next_batches(training: Training, samples: Samples) -> tuple[list[Batch], flo
     Besides, the share of this process's loss in that of all.
     """
     step, team = training.step, training.team
-    ahead = training.samples_at(step).flatten(), training.samples_at(step + 1).flatten()
-    parts = samples.batch(*ahead).split(len(training.seeds))
-    drawn = [draw(training, part, g) for part, g in zip(parts, training.generators, strict=True)]
+    read = samples.batches(training.samples_at(step), training.samples_at(step + 1))
+    drawn = [draw(training, batch, g) for batch, g in zip(read, training.generators, strict=True)]
     mine = [team.share(batch) for batch in drawn]
     return mine, team.weight(drawn[0], mine[0])
 
@@ -164,7 +164,7 @@ def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
 def validation_errors(training: Training) -> list[float] | None:
     """The mean relative L2 error of each member on the validation part, in physical units.
 
-    Of the models alone, in the precision of training: to let their predictions pass through
+    Of the models alone, with matrix products as in training: to let predictions pass through
     observations, or full precision on a GPU, takes long. What is reported in the end has both.
     """
     if training.validation is None:
@@ -179,7 +179,7 @@ def validation_errors(training: Training) -> list[float] | None:
     # The same draws every time, or the curve would show the luck of the draw.
     generator = torch.Generator().manual_seed(0)
     points = POINTS.get(training.device.type, FEW_POINTS)
-    size = max(training.recipe.batch, points // len(data[0].x_query))
+    size = max(training.recipe.batch, points // max(len(data[0].x), len(data[0].x_query)))
     with training.predicting(), matrix_products(training.precision):
         for index in torch.arange(len(data)).split(size):
             batch = task.observe(data.batch(index.numpy()), data.grid, generator)
@@ -194,8 +194,14 @@ def validation_errors(training: Training) -> list[float] | None:
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], bool]]:
-    """While inside, Ctrl-C and SIGTERM do not kill: the function that is yielded becomes true."""
+    """While inside, Ctrl-C and SIGTERM do not kill: the function that is yielded becomes true.
+
+    Only the main thread hears signals; in others nothing changes.
+    """
     heard: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
     old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in old:

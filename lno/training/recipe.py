@@ -73,4 +73,4 @@ class Recipe:
         if self.clip is not None:
             require_range("Recipe.clip", self.clip, 1e-12, 1e12)
         if self.ema is not None:
-            require_range("Recipe.ema", self.ema, 0.0, 1.0)
+            require_range("Recipe.ema", self.ema, 0.0, 1 - 1e-9)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from lno import tasks
 from lno.config import to_dict
 from lno.files import require_folder, write_text
-from lno.training.loop import Progress, stop_signals, train
+from lno.training.loop import Progress, curve_rows, stop_signals, train
 from lno.training.progress import progress
 from lno.training.state import Point, Training
 
@@ -41,13 +43,14 @@ def run(
 
             return train(training, show_step, minutes=minutes)
     folder = require_folder(folder)
+    if training.team.leads:
+        for left in folder.glob(".checkpoint-*.tmp"):  # by a process that was killed
+            left.unlink(missing_ok=True)
     identity = identify(training, kind, data_hash)
     existing = sorted(folder.glob("checkpoint-*.safetensors"))
     if resume:
         if training.resume(folder, identity) is None:
             raise FileNotFoundError(f"{folder} has no whole checkpoint to resume from")
-        if training.team.leads:
-            _cut_metrics(folder / "metrics.jsonl", training.step)
     elif existing:
         raise FileExistsError(
             f"{folder} holds a run already ({existing[-1].name}): resume it, or choose another "
@@ -56,7 +59,6 @@ def run(
     with (
         progress("training", training.steps, show, training.step) as update,
         stop_signals() as stopped,
-        (folder / "metrics.jsonl").open("a", encoding="utf-8") as metrics,
         board(folder / "tensorboard", training, tensorboard) as show_point,
     ):
 
@@ -67,8 +69,8 @@ def run(
             if not training.team.leads:
                 return
             if training.curve and training.curve[-1].step == training.step:
-                metrics.write(json.dumps(training.curve[-1].row()) + "\n")
-                metrics.flush()
+                rows = (json.dumps(row) for row in curve_rows(training.curve))
+                write_text(folder / "metrics.jsonl", "".join(f"{row}\n" for row in rows))
                 show_point(training.curve[-1])
             training.save(folder, identity)
 
@@ -114,6 +116,8 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
         "processes": training.team.size,
         "split": training.team.split,
         "data": data_hash,
+        "normalizers": training.normalizers.to_dict(),
+        "initial weights": _fingerprint(training.models),
         "validation": None if training.validation is None else training.validation.hash,
     }
 
@@ -129,13 +133,9 @@ def status(now: Progress, training: Training) -> str:
     return "  ".join(parts)
 
 
-def _cut_metrics(path: Path, step: int) -> None:
-    """Forget what was written after the checkpoint: it comes again."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.endswith("}") or json.loads(line)["step"] > step:
-            break  # half a line, or a later one
-        kept.append(f"{line}\n")
-    write_text(path, "".join(kept))
+def _fingerprint(models: Sequence[nn.Module]) -> str:
+    """A hash of the weights."""
+    every = hashlib.sha256()
+    for weight in (w for model in models for w in model.state_dict().values()):
+        every.update(weight.detach().cpu().contiguous().numpy().tobytes())
+    return every.hexdigest()[:16]

@@ -27,7 +27,7 @@ class Samples:
             self.resident = normalizers.encode(data.batch(np.arange(len(data)))).to(device)
         else:
             self.reader = ThreadPoolExecutor(1, "lno-reader")
-            self.coming: tuple[Tensor, Future[Batch]] | None = None
+            self.coming: tuple[Tensor, Future[list[Batch]]] | None = None
 
     @property
     def resident_bytes(self) -> int:
@@ -37,22 +37,29 @@ class Samples:
         tensors = {id(v): v for v in vars(self.resident).values() if isinstance(v, Tensor)}
         return sum(v.numel() * v.element_size() for v in tensors.values())
 
-    def batch(self, index: Tensor, ahead: Tensor | None = None) -> Batch:
-        """The samples at `index`, a CPU tensor (b,); those at `ahead` are read meanwhile."""
+    def batches(self, index: Tensor, ahead: Tensor | None = None) -> list[Batch]:
+        """A batch of the samples in each row of `index`, a CPU tensor (k, b).
+
+        Those at `ahead` are read meanwhile. Samples of different sizes are padded in each batch by
+        itself, so that it does not depend on the others.
+        """
         if self.resident is not None:
-            return self.resident.at_samples(index.to(self.device, non_blocking=True))
+            every = self.resident.at_samples(index.flatten().to(self.device, non_blocking=True))
+            return every.split(len(index))
         if self.coming is not None and torch.equal(self.coming[0], index):
-            batch = self.coming[1].result()
+            batches = self.coming[1].result()
         else:
-            batch = self._read(index)
+            batches = self._read(index)
         self.coming = None
         if ahead is not None:
             self.coming = (ahead, self.reader.submit(self._read, ahead))
-        return batch.to(self.device)
+        return [batch.to(self.device) for batch in batches]
 
-    def _read(self, index: Tensor) -> Batch:
-        batch = self.normalizers.encode(self.data.batch(index.numpy()))
-        return batch.each(Tensor.pin_memory) if self.device.type == "cuda" else batch
+    def _read(self, index: Tensor) -> list[Batch]:
+        batches = [self.normalizers.encode(self.data.batch(row)) for row in index.numpy()]
+        if self.device.type == "cuda":
+            return [batch.each(Tensor.pin_memory) for batch in batches]
+        return batches
 
 
 def fits(data: Fields, device: torch.device) -> bool:

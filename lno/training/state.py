@@ -181,19 +181,12 @@ class Training:
 
     def save(self, folder: str | Path, identity: dict[str, Any]) -> Path:
         """Write a checkpoint, atomically, and remove all but the last two."""
-        tensors = {
-            f"model.{k}.{name}": v
-            for k, model in enumerate(self.models)
-            for name, v in model.state_dict().items()
-        }
-        tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
-        tensors |= {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
         told = {key: getattr(self, key) for key in KEPT}
         told["curve"] = [asdict(point) for point in self.curve]
         path = Path(folder) / f"checkpoint-{self.step:09d}.safetensors"
         metadata = {KEY: json.dumps({"identity": identity, **told})}
         with replacing(path) as temporary:
-            plain = {k: v.detach().cpu().contiguous() for k, v in tensors.items()}
+            plain = {k: v.detach().cpu().contiguous() for k, v in self._tensors().items()}
             save_file(plain, temporary, metadata)
         for old in sorted(Path(folder).glob("checkpoint-*.safetensors"))[:-KEEP]:
             old.unlink(missing_ok=True)
@@ -207,12 +200,26 @@ class Training:
         for path in sorted(Path(folder).glob("checkpoint-*.safetensors"), reverse=True):
             try:
                 told, tensors = _read(path)
-            except (ValueError, SafetensorError, OSError, KeyError):
+                curve = [Point(**row) for row in told["curve"]]
+            except (ValueError, SafetensorError, OSError, KeyError, TypeError):
                 continue  # damaged: the one before it is whole
             _require_same(path, told["identity"], identity)
-            self._restore(told, tensors)
-            return path
+            shapes = [{k: v.shape for k, v in own.items()} for own in (tensors, self._tensors())]
+            if shapes[0] == shapes[1]:
+                self._restore(told, tensors)
+                self.curve = curve
+                return path
         return None
+
+    def _tensors(self) -> dict[str, Tensor]:
+        """Everything of a checkpoint that is not a plain number."""
+        tensors = {
+            f"model.{k}.{name}": v
+            for k, model in enumerate(self.models)
+            for name, v in model.state_dict().items()
+        }
+        tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
+        return tensors | {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
 
     def _restore(self, told: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         for k, model in enumerate(self.models):
@@ -226,13 +233,15 @@ class Training:
             generator.set_state(tensors[f"generator.{k}"])
         for key in KEPT:
             setattr(self, key, told[key])
-        self.curve = [Point(**row) for row in told["curve"]]
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     require_signature(path, b"{", 8, "a checkpoint written by lno")
     with safe_open(path, framework="pt") as file:
         told = json.loads((file.metadata() or {})[KEY])
+        missing = {*KEPT, "curve", "identity"} - set(told)
+        if missing or not isinstance(told["identity"], dict):
+            raise ValueError("not the state of a run")
         return told, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
 
 

@@ -29,10 +29,10 @@ def loss_function(training: Training) -> Callable[[Model, Batch], Tensor]:
     """The mean loss of a model on an encoded batch, as the recipe defines it."""
     recipe, precision = training.recipe, training.precision
     grid = training.data.grid or ()
-    if recipe.gradient and (not grid or training.team.split == "points"):
+    if recipe.gradient and (min(grid, default=0) < 3 or training.team.split == "points"):
         raise ValueError(
-            "Recipe.gradient needs data on a grid, whole on every process: pass "
-            "Fields(..., grid=...)"
+            "Recipe.gradient needs data on a grid of three points and more along every axis, whole "
+            f"on every process: pass Fields(..., grid=...); the grid is {grid or None}"
         )
     by_points = training.team.size > 1 and training.team.split == "points"
     metric = (METRICS_OF_PARTS if by_points else METRICS)[recipe.loss]

@@ -37,6 +37,8 @@ CASES = {
     "shared": ("grid", Recipe(clip=0.5, decay_all=False, weight_decay=0.1), Steady(), ()),
     "queries": ("grid", Recipe(queries=7, ema=0.9, optimizer="muon"), Steady(), ()),
     "ragged": ("ragged", Recipe(loss="mse"), Steady(), ()),
+    "ragged queries": ("ragged", Recipe(queries=5), Steady(), ()),
+    "ragged completion": ("ragged", Recipe(), Completion(RandomRatio(0.2, 0.8)), ()),
     "symmetries": ("grid", Recipe(gradient=0.1, physical=True), Steady(), square()),
     "completion": ("grid", Recipe(optimizer="adam"), Completion(RandomRatio(0.2, 0.8)), ()),
     "streamed": ("grid", Recipe(), Steady(), ()),
@@ -111,8 +113,10 @@ def test_an_ensemble_predicts_the_mean_and_survives_its_file(
     ensemble.save(tmp_path / "a.safetensors")
     loaded = Operator.load(tmp_path / "a.safetensors", device="cpu")
     assert np.array_equal(loaded.predict(x, u), ensemble.predict(x, u))
-    tuned = Operator.fit(line_fields, init=loaded, members=2, **keys)
+    tuned = Operator.fit(line_fields, init=loaded, members=2, **{**keys, "config": None})
     assert len(tuned.members) == 2
+    with pytest.raises(ValueError, match="pass either init or config"):
+        Operator.fit(line_fields, init=loaded, **keys)
 
 
 def test_an_ensemble_resumes_with_the_same_bits(line_fields: Fields, tmp_path: Path) -> None:
@@ -133,7 +137,7 @@ def test_a_member_that_diverges_is_named(line_fields: Fields) -> None:
     ensemble = Operator.fit(line_fields, **keys)
     torch.nn.init.constant_(next(ensemble.members[1].parameters()), float("nan"))
     with pytest.raises(RuntimeError, match="of the member with seed 10 became nan at step 1 of"):
-        Operator.fit(line_fields, init=ensemble, seed=9, **keys)
+        Operator.fit(line_fields, init=ensemble, seed=9, **{**keys, "config": None})
 
 
 def test_the_number_of_members_is_checked(line_fields: Fields) -> None:

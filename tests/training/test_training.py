@@ -8,17 +8,22 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.training.optim import OPTIMIZERS
 from lno.training.schedules import SCHEDULES
+from lno.training.state import KEY
 
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 EVERYTHING = Recipe(
@@ -152,6 +157,32 @@ def test_stopping_and_resuming_gives_the_same_bits(line_fields: Fields, tmp_path
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
 
 
+def test_stopping_between_two_points_of_the_curve_does_not_move_it(
+    line_fields: Fields, tmp_path: Path
+) -> None:
+    keys = {"epochs": 10, "config": SMALL, "progress": False}  # 90 steps, a point for every third
+
+    def curve(operator: Operator) -> list[tuple[int, float]]:
+        return [(row["step"], row["loss"]) for row in operator.provenance["curve"]]
+
+    whole = Operator.fit(line_fields, **keys)
+    for k in range(5):
+        Operator.fit(line_fields, folder=tmp_path, minutes=1e-9, resume=k > 0, **keys)
+    (tmp_path / "metrics.jsonl").write_text('{"step": 3, "sec')  # as a killed process leaves it
+    (tmp_path / ".checkpoint-000000004.safetensors.1.tmp").touch()
+    last = Operator.fit(line_fields, folder=tmp_path, resume=True, **keys)
+    assert curve(last) == curve(whole)
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [step for step, _ in curve(whole)]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_runs_may_be_kept_from_any_thread(line_fields: Fields, tmp_path: Path) -> None:
+    keys = {"epochs": 1, "config": SMALL, "progress": False, "folder": tmp_path}
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: Operator.fit(line_fields, **keys)).result().finished
+
+
 def test_a_run_killed_at_a_random_step_resumes_with_the_same_bits(
     line_fields: Fields, tmp_path: Path
 ) -> None:
@@ -178,14 +209,31 @@ def test_a_run_killed_at_a_random_step_resumes_with_the_same_bits(
     assert torch.equal(weights(resumed), weights(Operator.fit(line_fields, **keys)))
 
 
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def without_metadata(path: Path) -> None:
+    save_file(load_file(path), path, {KEY: "[]"})
+
+
+def without_a_tensor(path: Path) -> None:
+    with safe_open(path, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(path)
+    tensors["optimizer.first"] = tensors["optimizer.first"][:1]  # would be broadcast
+    save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize("damage", [cut, without_metadata, without_a_tensor])
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    line_fields: Fields, tmp_path: Path
+    line_fields: Fields, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     keys = {"recipe": EVERYTHING, "config": SMALL, "progress": False, "folder": tmp_path}
     for k in range(2):
         Operator.fit(line_fields, minutes=1e-9, resume=k > 0, **keys)
     newest = max(tmp_path.glob("checkpoint-*"))
-    newest.write_bytes(newest.read_bytes()[:-100])
+    damage(newest)
     resumed = Operator.fit(line_fields, resume=True, **keys)
     whole = Operator.fit(line_fields, **{**keys, "folder": None})
     assert torch.equal(weights(resumed), weights(whole))
@@ -206,6 +254,9 @@ def test_another_run_is_never_resumed(line_fields: Fields, tmp_path: Path) -> No
         resume(seed=1)
     with pytest.raises(ValueError, match="data was "):
         resume(Fields(line_fields.x, line_fields.u, y=line_fields.y + 1))
+    other = Operator.fit(line_fields, **{**keys, "folder": None, "seed": 5})
+    with pytest.raises(ValueError, match="initial weights was "):
+        resume(init=other, config=None)
     with pytest.raises(FileExistsError, match="holds a run already"):
         Operator.fit(line_fields, **keys)
     with pytest.raises(FileNotFoundError, match="no whole checkpoint"):
