@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import numbers
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -78,7 +79,7 @@ def require_count(name: str, value: Any, most: int, least: int = 1) -> None:
 
 def require_range(name: str, value: Any, low: float, high: float) -> None:
     """Raise unless `value` is a number with low <= value <= high."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value!r}")
 

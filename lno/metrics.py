@@ -77,7 +77,7 @@ def _real(error: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, T
 def _count(target: Tensor, mask: Tensor | None) -> Tensor | int:
     if mask is None:
         return target.shape[1] * target.shape[2]
-    return mask.sum(1) * target.shape[2]
+    return (mask.sum(1) * target.shape[2]).clamp(min=1)  # a sample may be all padding
 
 
 def _relative(error: Tensor, size: Tensor) -> Tensor:

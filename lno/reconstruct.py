@@ -3,28 +3,31 @@
 A completer sees the field inside its window from the sensors, a propagator goes on from there to
 the whole domain. Each is an ensemble: where its members disagree, it knows little. How little is
 measured on samples that neither was trained on: bounds are as wide as they have to be to contain a
-stated share of the true values there (conformal prediction). Of fields unlike those nothing can be
+stated share of the true values there (`lno.calibration`). Of fields unlike those nothing can be
 promised: they are told by what the models miss at the sensors themselves.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from lno.config import from_dict, require_count, require_range
+from lno.calibration import Calibration, Misses, calibrate, covered
+from lno.config import from_dict, require_range
 from lno.data import Fields
+from lno.files import replacing
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation
 
 PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # what comes with the package
 FLOOR = 1e-3  # of the field's std: members that agree by chance are not that sure
+DRAWS = 8  # of errors of the sensors, that tell how much these move the field
 STRANGE = 2.0  # a surprise beyond which a field is unlike all that the models know
 
 
@@ -48,102 +51,12 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """By how much to widen what members disagree by, for some numbers of sensors.
-
-    Args:
-        level: the share of true values that the bounds are to contain.
-        sensors: how many there are, growing.
-        inside, outside: for each number, factors of the standard deviation over members, inside
-            the completer's window and outside of it; in between they are interpolated.
-        usual: for each number, what completers alone miss at most at the sensors of 99 % of the
-            fields that they know, as a share of the values there.
-    """
-
-    level: float = 0.9
-    sensors: tuple[int, ...] = (1,)
-    inside: tuple[float, ...] = (2.0,)
-    outside: tuple[float, ...] = (2.0,)
-    usual: tuple[float, ...] = (1.0,)
-
-    def __post_init__(self) -> None:
-        require_range("Calibration.level", self.level, 0.0, 1.0)
-        for name in ("inside", "outside", "usual"):
-            values = getattr(self, name)
-            if not len(values) == len(self.sensors) > 0:
-                raise ValueError(
-                    f"Calibration.{name}: expected a value for every number of sensors"
-                )
-            for k, value in enumerate(values):
-                require_range(f"Calibration.{name}[{k}]", value, 0.0, 1e30)
-        for k, count in enumerate(self.sensors):
-            require_count(f"Calibration.sensors[{k}]", count, 10**9)
-
-    def at(self, sensors: int) -> tuple[float, float, float]:
-        """Inside, outside and usual, for so many sensors.
-
-        >>> Calibration(0.9, (10, 1000), (2.0, 4.0), (1.0, 1.0), (0.1, 0.1)).at(100)
-        (3.0, 1.0, 0.1)
-        """
-        count, known = np.log(sensors), np.log(self.sensors)
-        values = (self.inside, self.outside, self.usual)
-        inside, outside, usual = (float(np.interp(count, known, v)) for v in values)
-        return inside, outside, usual
-
-
-@dataclass(frozen=True)
-class Misses:
-    """What is missed of fields that are seen by so many sensors.
-
-    Args:
-        sensors: how many.
-        inside, outside: errors at many points, in units of the members' spread there.
-        here: of each field, what completers alone miss at the sensors, as a share of the values.
-    """
-
-    sensors: int
-    inside: np.ndarray
-    outside: np.ndarray
-    here: np.ndarray
-
-
-def calibrate(tried: Sequence[Misses], level: float) -> Calibration:
-    """The bounds that contain a share `level` of the values, for every number of sensors.
-
-    >>> tried = [Misses(10, np.linspace(0, 1, 101), np.linspace(0, 3, 101), np.ones(5))]
-    >>> calibrate(tried, 0.5).outside
-    (1.5148514851485149,)
-    >>> covered(tried, calibrate(tried, 0.5))["inside"]
-    0.504950495049505
-    """
-    tried = sorted(tried, key=lambda one: one.sensors)
-    return Calibration(
-        level,
-        tuple(one.sensors for one in tried),
-        tuple(_quantile(one.inside, level) for one in tried),
-        tuple(_quantile(one.outside, level) for one in tried),
-        tuple(_quantile(one.here, 0.99) for one in tried),
-    )
-
-
-def covered(tried: Sequence[Misses], bounds: Calibration) -> dict[str, float]:
-    """The share of the values that bounds contain: inside, outside, and of all."""
-    hits: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for one in tried:
-        inside, outside, _ = bounds.at(one.sensors)
-        hits[0].append(one.inside <= inside)
-        hits[1].append(one.outside <= outside)
-    shares = {"inside": hits[0], "outside": hits[1], "all": [*hits[0], *hits[1]]}
-    return {name: float(np.concatenate(found).mean()) for name, found in shares.items()}
-
-
-@dataclass(frozen=True)
 class Reconstructor:
     """A completer and a propagator that go on from each other."""
 
     completer: Operator
     propagator: Operator
-    calibration: Calibration = Calibration()
+    calibration: Calibration = field(default_factory=Calibration)
 
     def __post_init__(self) -> None:
         first, second = self.completer.task, self.propagator.task
@@ -156,16 +69,16 @@ class Reconstructor:
             raise ValueError(
                 f"the completer was trained for {first.window}, the propagator for {second.window}"
             )
+        if self.propagator.labels.grid is None or len(self.propagator.labels.names["y"]) != 1:
+            raise ValueError("expected operators of one quantity, trained on fields on a grid")
 
     @property
     def grid(self) -> tuple[int, ...]:
         """The shape of the whole field."""
-        grid = self.propagator.labels.grid
-        assert grid is not None
-        return grid
+        return self.propagator.labels.grid or ()
 
     def axes(self) -> tuple[np.ndarray, ...]:
-        """The coordinates of the grid of the whole field."""
+        """The coordinates of the grid of the whole field, which is taken to be regular."""
         labels, period = self.propagator.labels, self.propagator.normalizers.x.period
         return tuple(
             np.linspace(low, high, n) if p is None else low + p * np.arange(n) / n
@@ -206,25 +119,31 @@ class Reconstructor:
             seed: decides by how much they are.
         """
         require_range("noise", noise, 0.0, 1e30)
+        x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
+        if x.ndim != 2 or u.shape != (len(x), 1):
+            raise ValueError(f"expected x (n, d) and u (n, 1), got {x.shape} and {u.shape}")
+        if noise:  # several measurements at one place are one, which is better
+            x, which = np.unique(x, axis=0, return_inverse=True)
+            u = np.stack([u[which.ravel() == k].mean(0) for k in range(len(x))])
         whole = self if noise == 0 else self._smoothed(noise)
         seen = whole.members(x, u)
         mean, spread = self._summary(seen)
-        if noise:
-            errors = noise * np.random.default_rng(seed).standard_normal(np.shape(u))
-            moved = whole.members(x, np.asarray(u) + errors) - seen
-            spread = np.sqrt(spread**2 + np.square(moved).mean(0))
-        inside, outside, usual = self.calibration.at(len(u))
+        count = self.worth(x)
+        inside, outside, usual = self.calibration.at(count)
         wide = np.where(self._inside(self._points()), inside, outside) * spread
+        if noise:
+            wide = np.hypot(wide, whole._moved(x, u, seen, noise, seed))
         mean, lower, upper = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
         surprise = float(self.missed(x, u, noise)) / max(usual, FLOOR)
         least = self.calibration.sensors[0]
-        if 2 * len(u) < least:  # far from all that was tried
+        if 2 * count < least:  # far from all that was tried
+            few = f"{len(u)}" if count > 0.5 * len(u) else f"{len(u)}, close to each other,"
             warnings.warn(
-                f"the bounds are calibrated for {least} sensors and more: with {len(u)} they may "
-                "be too narrow",
+                f"the bounds are calibrated for {least} sensors and more: with {few} they may be "
+                "too narrow",
                 stacklevel=2,
             )
-        elif surprise > STRANGE:
+        if surprise > STRANGE:
             warnings.warn(
                 "these sensors do not belong to a field like those that the models know: they miss "
                 f"the sensors {surprise:.0f} times as much as is usual at most. Trust neither the "
@@ -232,6 +151,24 @@ class Reconstructor:
                 stacklevel=2,
             )
         return Reconstruction(self.axes(), mean, lower, upper, surprise)
+
+    def worth(self, x: np.ndarray) -> float:
+        """How many sensors at random places leave gaps as wide as those at x (n, d) do.
+
+        Many at few places see less than as many everywhere, and are worth less.
+        """
+        from scipy.spatial import cKDTree
+
+        points = self._points()
+        points = points[self._inside(points)]
+        random = points[np.random.default_rng(0).integers(len(points), size=len(x))]
+        wanted, *placed = (
+            self.completer.normalizers.x.encode(torch.as_tensor(v)).numpy()
+            for v in (points, x, random)
+        )
+        gaps = [np.square(cKDTree(p).query(wanted)[0]).mean() for p in placed]
+        dimensions = np.linalg.matrix_rank(points - points[0])
+        return float(len(x) * min(1.0, (gaps[1] / gaps[0]) ** (dimensions / 2)))
 
     def missed(self, x: Any, u: Any, noise: float = 0.0) -> np.ndarray:
         """What completers alone miss at the sensors, as a share of the values; see `members`."""
@@ -275,8 +212,14 @@ class Reconstructor:
             seed: decides the sensors.
             report: is called after each of several parts of a task.
         """
-        truth = np.asarray(samples.y)[..., 0]
-        inside, found = self._inside(self._points()), []
+        truth, points = np.asarray(samples.y)[..., 0], self._points()
+        places = np.asarray(samples.x_query)
+        if places.shape != points.shape or not np.allclose(places, points, atol=1e-5):
+            raise ValueError(
+                f"expected whole fields on the regular grid {self.grid} of the operators, got "
+                f"{samples} on {samples.grid}"
+            )
+        inside, found = self._inside(points), []
         generator = torch.Generator().manual_seed(seed)
         for task in tasks:
             prepared, wrong, here = task.prepare(samples), [], []
@@ -306,6 +249,22 @@ class Reconstructor:
             return self
         return replace(self, completer=replace(self.completer, task=replace(task, noise=noise)))
 
+    def _moved(
+        self, x: np.ndarray, u: np.ndarray, seen: np.ndarray, noise: float, seed: int
+    ) -> np.ndarray:
+        """How far, at the level of the bounds, errors of the sensors move the field."""
+        from scipy.stats import t
+
+        random, squares = np.random.default_rng(seed), np.zeros(seen.shape[1:])
+        for k in range(DRAWS):
+            one = k % len(seen)
+            operators = (self.completer, self.propagator)
+            first, second = (op.member(one % len(op.members)) for op in operators)
+            errors = noise * random.standard_normal(u.shape)
+            moved = replace(self, completer=first, propagator=second).members(x, u + errors)
+            squares += np.square(moved[0] - seen[one]) / DRAWS
+        return t.ppf(0.5 + self.calibration.level / 2, DRAWS) * np.sqrt(squares)
+
     def _points(self) -> np.ndarray:
         """The points of the grid, (n, d)."""
         return np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1).reshape(-1, len(self.grid))
@@ -328,9 +287,10 @@ class Reconstructor:
             half: as in `Operator.save`.
         """
         told = {**self.propagator.provenance, "calibration": asdict(self.calibration)}
-        operators = (self.completer, replace(self.propagator, provenance=told))
-        for path, operator in zip(_files(folder), operators, strict=True):
-            operator.save(path, half=half)
+        first, second = _files(folder)
+        with replacing(first) as completer, replacing(second) as propagator:  # both or neither
+            self.completer.save(completer, half=half)
+            replace(self.propagator, provenance=told).save(propagator, half=half)
 
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
@@ -352,9 +312,3 @@ class Reconstructor:
 
 def _files(folder: str | Path) -> list[Path]:
     return [Path(folder) / f"{name}.safetensors" for name in ("completer", "propagator")]
-
-
-def _quantile(ratios: np.ndarray, level: float) -> float:
-    """The conformal quantile: a little above the empirical one, for finitely many values."""
-    n = len(ratios)
-    return float(np.quantile(ratios, min(1.0, np.ceil((n + 1) * level) / n)))

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
+from lno.calibration import Calibration, calibrate, covered
 from lno.commands.reconstruct import read_sensors, reconstruct_file
 from lno.data.interpolate import interpolate_rbf
 from lno.data.tables import write_csv
 from lno.problems import Burgers
 from lno.problems.make import make
-from lno.reconstruct import PRETRAINED, Calibration, Reconstructor, calibrate, covered
+from lno.reconstruct import PRETRAINED, Reconstructor
 
 WINDOW = Window("t", 0.25, 0.75)
 CONFIG = {"width": 24, "latents": 12, "blocks": 1, "heads": 2, "layers": 1}
@@ -115,6 +116,80 @@ def test_noisy_sensors_are_smoothed_and_widen_the_bounds(whole: Reconstructor) -
     assert widths[1] > 1.5 * widths[0]
 
 
+def test_bounds_hold_with_noisy_sensors_too(whole: Reconstructor) -> None:
+    tasks = [Completion(RandomRatio(0.3), WINDOW, exact=True)]
+    known, truth = whole.calibrated(waves(24, 5), tasks), waves(6, 8)
+    inside, random = WINDOW.contains(truth.x, ["t", "x"]), np.random.default_rng(0)
+    contained = []
+    for field in np.asarray(truth.y):
+        chosen = random.permutation(inside.sum())[:40]
+        x, u = truth.x[inside][chosen], field[inside][chosen]
+        found = known(x, u + 0.2 * random.standard_normal(u.shape), 0.2)
+        lower, upper = (v.reshape(-1)[inside] for v in (found.lower, found.upper))
+        contained.append(((lower <= field[inside, 0]) & (field[inside, 0] <= upper)).mean())
+    assert 0.8 < np.mean(contained) < 0.99
+
+
+def test_sensors_at_few_places_are_worth_less_than_as_many_everywhere(
+    whole: Reconstructor,
+) -> None:
+    points = waves(1, 0).x
+    points = points[WINDOW.contains(points, ["t", "x"])].reshape(-1, 16, 2)
+    random = np.random.default_rng(1).permutation(points.reshape(-1, 2))[:32]
+    assert whole.worth(random) == pytest.approx(32, rel=0.3)
+    for few in (points[:, ::8], points[::4, :].reshape(-1, 2)[:32]):
+        few = few.reshape(-1, 2)
+        assert whole.worth(few) < 0.7 * len(few)
+    narrow = replace(whole, calibration=Calibration(0.9, (4, 40), (9.0, 1.0), (1.0, 1.0), (1, 1)))
+    wide = [
+        (found.upper - found.lower)[6:11].mean()
+        for x in (random, points[:, ::8].reshape(-1, 2)[:32])
+        for found in [narrow(x, np.sin(2 * np.pi * x[:, 1:]))]
+    ]
+    assert wide[1] > wide[0]
+
+
+def test_several_measurements_at_one_place_are_averaged(
+    whole: Reconstructor, folder: Path, tmp_path: Path
+) -> None:
+    table = sensors()
+    x, u = table[:, [1, 0]], table[:, 2:]
+    twice, both = np.concatenate((x, x)), np.concatenate((u - 0.1, u + 0.1))
+    once, averaged = whole(x, u, 0.1), whole(twice, both, 0.1)
+    np.testing.assert_allclose(averaged.mean, once.mean, atol=1e-4)
+    rows = np.concatenate((table, table + np.array([0, 0, 0.1])))
+    write_csv(tmp_path / "s.csv", ["x", "t", "u"], rows)
+    reconstruct_file(tmp_path / "s.csv", tmp_path / "f.npz", model=folder, noise=0.1)
+    with pytest.raises(ValueError, match="at the same place: leave one out, or say how exact"):
+        reconstruct_file(tmp_path / "s.csv", tmp_path / "f.npz", model=folder)
+
+
+def test_fields_on_another_grid_are_not_compared_with(whole: Reconstructor) -> None:
+    data, tasks = waves(4, 1), [Completion(RandomRatio(0.1), WINDOW)]
+    squeezed = Fields(data.x**2, y=data.y, grid=data.grid, period=data.period, names=data.names)
+    with pytest.raises(ValueError, match=r"expected whole fields on the regular grid \(17, 16\)"):
+        whole.misses(squeezed, tasks)
+
+
+def test_a_save_that_fails_leaves_both_files_as_they_were(
+    whole: Reconstructor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    other = replace(whole, completer=whole.completer.member(1))
+    real = Operator.save
+
+    def failing(self: Operator, path: Path, **keys: bool) -> None:
+        if "propagator" in Path(path).name:
+            raise OSError("disk full")
+        real(self, path, **keys)
+
+    monkeypatch.setattr(Operator, "save", failing)
+    with pytest.raises(OSError, match="disk full"):
+        other.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
     table = sensors(40, last=0.35)  # all of them early
     found = whole(table[:, [1, 0]], table[:, 2:])
@@ -128,6 +203,11 @@ def test_operators_that_do_not_belong_together_are_refused(whole: Reconstructor)
     other = replace(whole.propagator, task=Propagation(Window("t", 0.1, 0.9)))
     with pytest.raises(ValueError, match="was trained for Window"):
         Reconstructor(whole.completer, other)
+    scattered = replace(whole.propagator, labels=replace(whole.propagator.labels, grid=None))
+    with pytest.raises(ValueError, match="trained on fields on a grid"):
+        Reconstructor(whole.completer, scattered)
+    with pytest.raises(ValueError, match=r"expected x \(n, d\) and u \(n, 1\), got \(1, 3, 2\)"):
+        whole(np.zeros((1, 3, 2)), np.zeros((1, 3, 1)))
 
 
 def test_a_file_of_sensors_becomes_a_field_and_a_picture(
@@ -199,6 +279,7 @@ def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
         ({"inside": (float("nan"),)}, r"Calibration.inside\[0\]"),
         ({"level": 90.0}, "Calibration.level"),
         ({"sensors": (0,)}, r"Calibration.sensors\[0\]"),
+        (dict.fromkeys(("sensors", "inside", "outside", "usual"), (5, 2)), "sensors must grow"),
     ],
 )
 def test_impossible_calibrations_are_errors(keys: dict, message: str) -> None:
@@ -230,8 +311,11 @@ def test_fields_unlike_all_that_the_models_know_are_told(
     assert usual < 1
     with pytest.warns(UserWarning, match="do not belong to a field"):
         assert known(x, noisy).surprise > 2
-    with pytest.warns(UserWarning, match="calibrated for 14 sensors and more: with 2 they"):
-        known(x[:2], u[:2])
+    with (
+        pytest.warns(UserWarning, match="do not belong to a field"),
+        pytest.warns(UserWarning, match="calibrated for 14 sensors and more: with 2 they"),
+    ):
+        known(x[:2], np.array([[9.0], [-9.0]]))
     assert known(x, noisy, noise=3.0).surprise == 0  # said to be that wrong, nothing is strange
     known.save(tmp_path)
     for values, strange in ((u, False), (noisy, True)):

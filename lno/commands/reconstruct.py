@@ -25,8 +25,10 @@ def reconstruct_file(
     """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
     if Path(out).suffix != ".npz":
         raise ValueError(f"cannot write {out}: expected a name ending in .npz")
+    if plot is not None:
+        plots.require_kind(plot)
     whole = Reconstructor.load(PRETRAINED if model is None else model, device)
-    x, u = read_sensors(sensors, whole)
+    x, u = read_sensors(sensors, whole, repeated=noise > 0)
     found = whole(x, u[:, None], noise)
     names = whole.propagator.labels.names
     arrays = dict(zip(names["x"], found.axes, strict=True))
@@ -45,8 +47,13 @@ def reconstruct_file(
     return found
 
 
-def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (n, d) and values (n,) of sensors, each of which the model can make use of."""
+def read_sensors(
+    path: str | Path, whole: Reconstructor, repeated: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions (n, d) and values (n,) of sensors, each of which the model can make use of.
+
+    Where values have errors, there may be several at one place.
+    """
     labels, ends = whole.propagator.labels, _ends(whole)
     names = labels.names["x"]
     table, lines = read_numbered(path, [*names, labels.names["y"][0]])
@@ -70,13 +77,15 @@ def read_sensors(path: str | Path, whole: Reconstructor) -> tuple[np.ndarray, np
                     f"from {window.low:g} to {window.high:g} only, and cannot use a sensor "
                     "elsewhere: leave it out"
                 )
+    if repeated:
+        return x, u
     seen: dict[tuple[float, ...], int] = {}
     for k, place in enumerate(_places(x, whole.propagator.normalizers.x.period, labels.low)):
         first = seen.setdefault(place, k)
         if u[first] != u[k]:
             raise ValueError(
                 f"{path}, lines {lines[first]} and {lines[k]}: two values, {u[first]:g} and "
-                f"{u[k]:g}, at the same place"
+                f"{u[k]:g}, at the same place: leave one out, or say how exact they are (noise)"
             )
     chosen = sorted(seen.values())  # an exact repeat is the same observation
     return x[chosen], u[chosen]

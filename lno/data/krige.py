@@ -24,7 +24,7 @@ from torch import Tensor
 
 SCALES = tuple(0.05 * 2**k for k in range(9))  # of features, whose spread is about one
 FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # tried on the scale of one coordinate
-NUGGETS = tuple(10.0**k for k in (-6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
+NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
 LEAST = 1e-8  # of the variance, on the diagonal: keeps coinciding observations solvable,
 EXACT = 1e-4  # which may cost an exact answer so much of the values at most
 SOME = 512  # observations that decide the scales
@@ -32,8 +32,7 @@ JUDGES = 2048  # observations that decide what a guess is worth
 TRIALS, HIDDEN = 256, 128  # how many of them are predicted, each without so many others at most
 FAVOUR = 8  # observations that a guess has on its side from the beginning
 GOLDEN = (math.sqrt(5) - 1) / 2
-DENSE = 4096  # observations up to which all of them decide every value; beyond, the nearest
-NEAREST = 64
+DENSE = 4096  # observations that count at most; of more, so many are chosen at random
 SCRATCH = {"cuda": 2**24}  # distances at once, by device
 FEW = 2**19  # on others, whose caches hold no more
 
@@ -55,7 +54,8 @@ def krige(
         u: values there, of functions that are zero where nothing is known.
         x_query: positions where values are wanted.
         mask: which observations are real; None: all.
-        noise: the standard deviation of errors of u; 0: the answer passes through u.
+        noise: the standard deviation of errors of u; 0: the answer passes through u, where there
+            are no more than DENSE of them.
         axes: the coordinate, counted from 0, that each feature belongs to; each coordinate has a
             scale of its own. None: all features share one.
         guess: of the function, at x and at x_query.
@@ -68,11 +68,16 @@ def krige(
     where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's have no doubles
     real = (torch.ones(x.shape[:2]) if mask is None else mask).to(where).double()
     at, values, queries = (v.to(where).double() for v in (x, u, x_query.expand(len(x), -1, -1)))
+    here = None if guess is None else guess[0].to(values)
+    if x.shape[1] > DENSE:
+        some = _some(real, DENSE)
+        at, values, real = _take(at, some), _take(values, some), real.gather(1, some)
+        here = None if here is None else _take(here, some)
     process = partial(Process, at, real=real, noise=noise, axes=axes)
     alone = process(values)
-    if guess is None:
+    if guess is None or here is None:
         return alone(queries).to(u)
-    here, there = (v.to(values) for v in guess)
+    there = guess[1].to(values)
     helped = process(values - here)
     missed = [one.missed(queries, alone.scales) for one in (alone, helped)]
     share = _share(missed[0], missed[1], real.sum(1))
@@ -103,8 +108,6 @@ class Process:
         axis = torch.tensor(axes or [0] * at.shape[-1], device=at.device)
         scales, self.nugget = self._most_likely(noise, axis)
         self.scales = scales[:, None, axis]
-        if at.shape[1] > DENSE:
-            return
         self.weights = self._weights()
         while noise == 0:  # more observations may need smaller scales than those that decided them
             loose = _loose(self.weights, self.values) & (self.scales > SCALES[0]).any(2)[:, 0]
@@ -117,9 +120,6 @@ class Process:
         """The most likely values there."""
         at, queries = self.at / self.scales, queries / self.scales
         b, n, _ = at.shape
-        if n > DENSE:
-            every = zip(at, queries, self.values, self.real.bool(), self.nugget, strict=True)
-            return torch.stack([_from_nearest(*one) for one in every])
         size = max(1, SCRATCH.get(at.device.type, FEW) // (b * n))
         parts = queries.split(size, dim=1)
         return torch.cat([_matern(torch.cdist(part, at)) @ self.weights for part in parts], dim=1)
@@ -137,8 +137,7 @@ class Process:
             queries: positions where values are wanted.
             scales: in which the distances are measured.
         """
-        some = slice(None, None, -(-self.at.shape[1] // JUDGES))
-        at, values, real = self.at[:, some], self.values[:, some], self.real[:, some]
+        at, values, real = self._at_some(JUDGES)
         near, hidden = _hidden(at / scales, queries / scales, real > 0)
         distances = torch.cdist(at / self.scales, at / self.scales)
         factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, self.nugget))
@@ -147,6 +146,13 @@ class Process:
         missed = torch.stack([_without(*sample).abs().mean(-1) for sample in each])
         judged = real.gather(1, near[..., 0])
         return (missed * judged).sum(1) / judged.sum(1).clamp(min=1)
+
+    def _at_some(self, most: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Positions, values and what is real, of so many observations at most."""
+        if self.at.shape[1] <= most:
+            return self.at, self.values, self.real
+        some = _some(self.real, most)
+        return _take(self.at, some), _take(self.values, some), self.real.gather(1, some)
 
     def _weights(self) -> Float[Tensor, "b n i"]:
         at = self.at / self.scales
@@ -160,8 +166,7 @@ class Process:
 
         Found by trial: first one scale for all coordinates, then more or less along each.
         """
-        some = slice(None, None, -(-self.at.shape[1] // SOME))
-        at, values, real = self.at[:, some], self.values[:, some], self.real[:, some]
+        at, values, real = self._at_some(SOME)
         parts = [at[..., axis == k] for k in range(int(axis.max()) + 1)]
         squares = torch.stack([torch.cdist(part, part).square() for part in parts], dim=-1)
         one = at.new_ones(len(at))
@@ -232,6 +237,16 @@ def _spread(count: int, chosen: int) -> Int[Tensor, " chosen"]:
     return (torch.arange(chosen, dtype=torch.float64) * GOLDEN % 1 * count).long()
 
 
+def _some(real: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b count"]:
+    """So many observations of each sample at random, real ones first; always the same."""
+    keys = torch.rand(real.shape[1], generator=torch.Generator().manual_seed(0)).to(real)
+    return (keys + real).topk(count, dim=1).indices
+
+
+def _take(values: Float[Tensor, "b n c"], index: Int[Tensor, "b k"]) -> Float[Tensor, "b k c"]:
+    return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
+
+
 def _share(
     alone: Float[Tensor, " b"], helped: Float[Tensor, " b"], count: Float[Tensor, " b"]
 ) -> Float[Tensor, " b"]:
@@ -286,24 +301,3 @@ def _loose(weights: Tensor, values: Tensor) -> Bool[Tensor, " b"]:
     """Which samples an answer misses that is to pass through their values."""
     missed, size = ((v.square().sum((1, 2))) for v in (LEAST * weights, values))
     return ~(missed <= EXACT**2 * size)
-
-
-def _from_nearest(
-    at: Tensor, queries: Tensor, values: Tensor, real: Tensor, nugget: Tensor
-) -> Tensor:
-    """Values (q, i) of one sample, each from the observations nearest to it."""
-    from scipy.spatial import cKDTree  # takes a while to load, and is rarely needed
-
-    at, values = at[real], values[real]
-    _, near = cKDTree(at.cpu()).query(queries.cpu(), min(NEAREST, len(at)))
-    index = torch.as_tensor(near, device=at.device).view(len(queries), -1)
-    parts = []
-    size = SCRATCH.get(at.device.type, FEW) // NEAREST**2
-    for part in torch.arange(len(queries), device=at.device).split(size):
-        around = at[index[part]]
-        ones = around.new_ones(around.shape[:2])
-        covariance = _covariance(torch.cdist(around, around), ones, nugget[None])
-        weights = torch.cholesky_solve(values[index[part]], torch.linalg.cholesky(covariance))
-        reach = _matern(torch.cdist(queries[part, None], around))
-        parts.append((reach @ weights)[:, 0])
-    return torch.cat(parts)

@@ -52,7 +52,9 @@ class Labels:
         self.require("u", fields.spec.in_channels)
         low, high = np.array(self.low), np.array(self.high)
         bounded = np.array([p is None for p in period])
-        slack = 1e-4 * (high - low)
+        # Half a cell of a grid is not far, and a window may end between two of its points.
+        cells = 5000 if self.grid is None else np.maximum(np.array(self.grid) - 1, 1)
+        slack = 0.5 * (high - low) / cells
         for what, column in (("observed", fields.x), ("query", fields.x_query)):
             outside = total = 0
             for x in columns.samples(column, len(fields)):

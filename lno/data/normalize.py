@@ -82,7 +82,12 @@ class Standardizer:
         return cls((0.0,) * channels, (1.0,) * channels)
 
     def encode(self, values: Tensor) -> Tensor:
-        """Physical to standardised values, computed in the precision that they came in."""
+        """Physical to standardised values, computed in the precision that they came in.
+
+        Without channels there is nothing to do: observations may still have to be drawn.
+        """
+        if values.shape[-1] == 0:
+            return values.float()
         return ((values - _like(self.mean, values)) / _like(self.std, values)).float()
 
     def decode(self, values: Tensor) -> Tensor:

@@ -61,6 +61,7 @@ class RandomRatio:
         b, n = real.shape
         low, high = math.log(self.low), math.log(self.high or self.low)
         ratio = torch.exp(low + (high - low) * torch.rand(b, generator=generator))
+        ratio = ratio if self.high else torch.full((b,), self.low, dtype=torch.float64)
         points = real.sum(1)
         count = (ratio * points).round().long().clamp(min=1)
         # The largest of random keys are a random subset; its size is fixed by the pattern alone, so
@@ -137,7 +138,8 @@ class Window:
                 f"Window of {self.coordinate!r}: the coordinates are {', '.join(names)}"
             )
         values = x[:, list(names).index(self.coordinate)]
-        return (self.low <= values) & (values <= self.high)
+        slack = 1e-6 * np.abs(values).max(initial=0.0)  # positions may come in single precision
+        return (self.low - slack <= values) & (values <= self.high + slack)
 
     def restrict(self, fields: Fields) -> Fields:
         """The answers inside the window, as data whose observations are still to be drawn."""

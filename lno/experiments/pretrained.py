@@ -14,6 +14,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from lno.calibration import Misses, calibrate, covered
 from lno.data import Fields
 from lno.data.observe import RandomRatio
 from lno.experiments.cells import Cell, train_operators
@@ -30,7 +31,7 @@ from lno.experiments.inverse import (
 from lno.experiments.presets import RATIOS, WINDOW
 from lno.files import write_json, write_text
 from lno.operator import Operator
-from lno.reconstruct import PRETRAINED, Misses, Reconstructor, calibrate, covered
+from lno.reconstruct import PRETRAINED, Reconstructor
 from lno.report.plots import agreement
 from lno.report.tables import MISSING, Table
 from lno.tasks import Completion

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
@@ -194,11 +195,17 @@ def learning_curve(curve: Sequence[dict[str, Any]]) -> Figure:
 
 def save(figure: Figure, path: str | Path, dpi: int = 130) -> None:
     """Write a figure atomically, in the format that the name's ending says (PNG without one)."""
-    kind = Path(path).suffix.lstrip(".") or "png"
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise ValueError(f"cannot draw a .{kind} file: choose a name ending in .png, .svg or .pdf")
+    kind = require_kind(path)
     with replacing(path) as temporary:
         figure.savefig(temporary, format=kind, dpi=dpi)
+
+
+def require_kind(path: str | Path) -> str:
+    """The format of a figure, by its name; raises where there is none: before the work."""
+    kind = Path(path).suffix.lstrip(".") or "png"
+    if kind not in FigureCanvasBase.get_supported_filetypes():
+        raise ValueError(f"cannot draw a .{kind} file: choose a name ending in .png, .svg or .pdf")
+    return kind
 
 
 def draw_field(

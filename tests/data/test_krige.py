@@ -170,18 +170,50 @@ def test_observations_may_repeat() -> None:
     assert torch.isfinite(krige(x[:, :1].expand(-1, 5, -1), u[:, :5] * 0, x)).all()
 
 
-def test_parts_and_neighbours_give_what_all_points_at_once_give(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_some_observations_give_what_all_of_them_give(monkeypatch: pytest.MonkeyPatch) -> None:
     x, q = draw(2, 300, 2), draw(2, 50, 2, seed=1)
     u, mask = wave(x), torch.arange(300) < torch.tensor([[300], [250]])
     whole = krige(x, u, q, mask)
-    monkeypatch.setattr(kriging, "FEW", 7 * kriging.NEAREST**2)
+    monkeypatch.setattr(kriging, "FEW", 2 * 300 * 7)  # seven queries at a time
     assert torch.allclose(krige(x, u, q, mask), whole, atol=1e-10)
-    monkeypatch.setattr(kriging, "DENSE", 100)
-    assert torch.allclose(krige(x, u, q, mask), whole, atol=5e-3)
+    monkeypatch.setattr(kriging, "DENSE", 200)
+    assert torch.allclose(krige(x, u, q, mask), whole, atol=2e-2)
+    guess = (0.5 * u, 0.5 * wave(q))
+    assert torch.allclose(krige(x, u, q, mask, guess=guess), wave(q), atol=2e-2)
     monkeypatch.setattr(kriging, "SOME", 50)  # fewer observations decide the scale
     assert torch.allclose(krige(x, u, q, mask), whole, atol=2e-2)
+
+
+def test_stations_that_report_often_are_not_mistaken_for_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight places, each with many values in a row: no choice among them may see one place only."""
+    monkeypatch.setattr(kriging, "SOME", 64)
+    t, place = torch.meshgrid(torch.linspace(0, 1, 128), torch.linspace(0, 1, 8), indexing="ij")
+    q = draw(1, 60, 2, seed=1)
+
+    def error(order: torch.Tensor) -> float:
+        x = torch.stack((t, place), -1).double().view(1, -1, 2)[:, order]
+        return float((krige(x, wave(x), q, axes=(0, 1)) - wave(q)).abs().mean())
+
+    every = torch.arange(8 * 128)
+    by_place = every.view(128, 8).T.flatten()
+    reference = error(every)
+    assert reference < 0.05
+    assert error(by_place) < 2 * reference + 1e-3
+    monkeypatch.setattr(kriging, "DENSE", 512)
+    assert error(every) < 2 * reference + 1e-3
+    assert error(by_place) < 2 * reference + 1e-3
+
+
+def test_padding_takes_no_place_among_those_that_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, q = draw(1, 40, 2), draw(1, 50, 2, seed=1)
+    alone = krige(x, wave(x), q)
+    padded = torch.cat((x, draw(1, 400, 2, seed=2)), 1)
+    for name in ("SOME", "JUDGES", "DENSE"):
+        monkeypatch.setattr(kriging, name, 60)
+    found = krige(padded, wave(padded), q, torch.arange(440)[None] < 40)
+    assert torch.allclose(found, alone, atol=1e-6)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.05, 0.3])
