@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import shutil
 import sys
@@ -114,15 +115,17 @@ def predict(
 @app.command(epilog="Example: lno train darcy --preset small --minutes 2 --out runs/darcy")
 def train(
     source: Annotated[
-        str, typer.Argument(help="A problem (darcy, ns2d, burgers) or a data file (.h5).")
+        str, typer.Argument(help="A problem (darcy, burgers, ns2d) or a data file (.h5).")
     ],
     folder: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
     preset: Annotated[
-        str, typer.Option(help="small, paper or fast; of burgers completer or propagator.")
+        str, typer.Option(help="small, paper or fast; of ns2d paper, of burgers completer too.")
     ] = "small",
     model: Annotated[str, typer.Option(help="lno, transolver, gnot or deeponet.")] = "lno",
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
-    minutes: Annotated[float | None, typer.Option(help="Stop after so much training.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Stop after so much training.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     seed: Annotated[int, typer.Option(min=0, help="Decides weights, order and draws.")] = 0,
@@ -167,6 +170,8 @@ def train(
         out.print(f"stopped early; {path} is the model so far. Continue with:", markup=False)
         out.print(f"  {command}", soft_wrap=True, markup=False)
     _print_errors(errors)
+    if not operator.finished and minutes is None:
+        sys.exit(INTERRUPTED)  # so that what would come next does not
 
 
 @app.command(epilog="Example: lno evaluate runs/darcy/model.safetensors")
@@ -301,6 +306,9 @@ def data_info(
 def main() -> None:
     """Run the command line; errors are one clear line and a non-zero exit code."""
     warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # terminals that have no letter for ² or →
     WARNED.clear()
     debug = "--debug" in sys.argv[1:]
     try:

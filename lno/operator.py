@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lno.config import from_dict, require_count, to_dict
+from lno.config import from_dict, require_count, require_range, to_dict
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
@@ -24,7 +24,7 @@ from lno.models.streamed import slices
 from lno.tasks import Steady, Task
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
-from lno.training.given import hold_back, require_alike, require_json
+from lno.training.given import hold_back, require_alike, require_inputs, require_json
 from lno.training.loop import curve_rows
 from lno.training.precision import matrix_products, pick_precision
 from lno.training.recipe import Recipe
@@ -36,7 +36,7 @@ LEAST_WEIGHT = -1e30  # its exponential is zero, and nothing becomes NaN
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
 
 
-@dataclass
+@dataclass(repr=False)
 class Operator:
     """A learned map from observed values to values anywhere, in physical units.
 
@@ -116,6 +116,7 @@ class Operator:
         recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
         require_count("members", members, 1024)
         require_count("seed", seed, 2**31, least=0)
+        require_range("minutes", 0.0 if minutes is None else minutes, 0.0, 1e9)
         if init and config is not None:
             raise ValueError("init brings its model with it: pass either init or config")
         require_json("provenance of the data", train_data.provenance)
@@ -124,6 +125,8 @@ class Operator:
         task = task or (init.task if init else Steady())
         used, held_back = hold_back(train_data, validation)
         prepared = task.prepare(used)
+        if not task.observes_answers:
+            require_inputs(prepared)
         normalizers = init.normalizers if init else task.normalizers(prepared)
         if init:
             kind, nets = init.kind, _copies(init, members, prepared, task)
@@ -165,6 +168,13 @@ class Operator:
         }
         labels = Labels.of(prepared, task.observes_answers)
         return cls(list(training.end()), kind, task, normalizers, labels, provenance)
+
+    def __repr__(self) -> str:
+        names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
+        u, x, y = (name or "positions" for name in names)
+        each = f"{len(self.members)} × " if len(self.members) > 1 else ""
+        weights = self.parameters // len(self.members)
+        return f"Operator({each}{self.kind} with {weights:,} weights: {u} of {x} → {y})"
 
     @property
     def finished(self) -> bool:
@@ -244,6 +254,7 @@ class Operator:
         if test.y is None:
             raise ValueError("the data have no answers y to compare with")
         task = task or self.task
+        self.labels.compare(test, "x", "y")
         prepared = task.prepare(test)
         generator = torch.Generator().manual_seed(seed)
         for index in np.array_split(np.arange(len(prepared)), -(-len(prepared) // size)):

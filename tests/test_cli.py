@@ -110,6 +110,55 @@ def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(folder: Path, tmp_pat
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_files_that_are_read_are_never_written_over(folder: Path, tmp_path: Path) -> None:
+    for name in ("data.h5", "sensors.csv"):
+        before = (folder / name).read_bytes()
+        done = run("predict", folder / "m.safetensors", folder / name, "--out", folder / name)
+        assert done.returncode == 1
+        assert "it is read from, and would be lost" in done.stderr
+        assert (folder / name).read_bytes() == before
+    words = ("predict", folder / "m.safetensors", folder / "sensors.csv", "--out")
+    done = run(*words, tmp_path / "a.csv", "--plot", tmp_path / "a.xyz")
+    assert "cannot draw a .xyz file" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_may_say_where_predictions_are_wanted(tmp_path: Path) -> None:
+    x = np.linspace(0, 1, 9)[:, None]
+    u = np.random.default_rng(0).normal(size=(6, 9, 1))
+    data = Fields(x, u, x_query=x[:4], y=u[:, :4], names={"x": ["s"], "u": ["f"], "y": ["g"]})
+    data.save(tmp_path / "data.h5")
+    config = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+    Operator.fit(data, epochs=1, config=config, progress=False).save(tmp_path / "m.safetensors")
+    other = Fields(x, u, x_query=x[:2], y=u[:, :2], names={"x": ["r"], "u": ["f"], "y": ["g"]})
+    other.save(tmp_path / "other.h5")
+    words = ("predict", tmp_path / "m.safetensors", tmp_path / "other.h5", "--out")
+    done = run(*words, tmp_path / "p.h5")
+    assert done.returncode == 0, done.stderr
+    assert Fields.load(tmp_path / "p.h5").y.shape == (6, 2, 1)
+    said = "x: the operator was trained with s, the data have r: they are taken in this order"
+    assert said in done.stderr
+    done = run("evaluate", tmp_path / "m.safetensors", "--data", tmp_path / "other.h5")
+    assert said in done.stderr
+
+
+def test_a_file_that_changed_is_no_test(tmp_path: Path) -> None:
+    x, u = np.linspace(0, 1, 9)[:, None], np.random.default_rng(0).normal(size=(24, 9, 1))
+    Fields(x, u, y=u**2).save(tmp_path / "d.h5")
+    words = ("--out", "run", "--epochs", 1, "--model", "gnot", "--device", "cpu")
+    done = run("train", "d.h5", *words, cwd=tmp_path)  # a model without sizes for files
+    assert done.returncode == 0, done.stderr
+    model = tmp_path / "run" / "model.safetensors"
+    assert run("evaluate", model).stdout in done.stdout  # from another folder
+    Fields(x, u[:12], y=u[:12] ** 2).save(tmp_path / "d.h5")
+    done = run("evaluate", model)
+    assert done.returncode == 1
+    assert "is not what it was when" in done.stderr
+    Fields(x, y=u).save(tmp_path / "none.h5")
+    done = run("train", tmp_path / "none.h5", "--out", tmp_path / "none")
+    assert "nothing tells them apart" in " ".join(done.stderr.split())
+
+
 def test_predict_at_points_of_choice_as_h5(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "at.csv").write_text("x,t\n0.5,0.5\n0.1,0.2\n")
     done = run(

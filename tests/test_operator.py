@@ -260,6 +260,11 @@ def test_weights_of_points(operator: Operator, monkeypatch: pytest.MonkeyPatch) 
         operator.predict(x, u, weights=np.full(10, np.inf))
 
 
+def test_an_operator_introduces_itself(operator: Operator) -> None:
+    weights = f"{operator.parameters:,}"
+    assert repr(operator) == f"Operator(lno with {weights} weights: f of x0 → df)"
+
+
 def test_lists_come_back_as_lists(operator: Operator) -> None:
     x = np.linspace(0, 3, 10)[:, None]
     answer = operator.predict([x, x], [np.sin(x), np.cos(x)], x)

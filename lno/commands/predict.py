@@ -28,15 +28,24 @@ def predict_file(
     """Predict from a file of observations; see `lno predict --help`."""
     if Path(result).suffix not in (".csv", ".npz", ".h5"):
         raise ValueError(f"cannot write {result}: expected a name ending in .csv, .npz or .h5")
+    if Path(result).resolve() in {Path(p).resolve() for p in (model, observed, at) if p}:
+        raise ValueError(f"cannot write {result}: it is read from, and would be lost")
     operator = Operator.load(model, device)
     names = operator.labels.names
+    own = None
     if Path(observed).suffix in (".h5", ".hdf5"):
         given = Fields.load(observed)
         x, u = given.x, given.u
+        own = None if given.same_points else given.x_query
+        operator.labels.compare(given, "x", "u")
     else:
         table = read_csv(observed, [*names["x"], *names["u"]])
         x, u = table[:, : len(names["x"])], table[None, :, len(names["x"]) :]
-    x_query, shape = _query(operator, at, grid)
+    x_query, shape = _query(operator, at, grid) if own is None or at or grid else (own, None)
+    if plot is not None:
+        plots.require_kind(plot)
+        if shape is None or len(shape) != 2:
+            raise ValueError("--plot draws grids in two coordinates: say --grid, like 64x128")
     fields = Fields(x, u, x_query)
     y = operator.predict(fields)
     answers = Fields(
@@ -117,8 +126,7 @@ def _write(answers: Fields, path: Path) -> None:
 
 def _draw(answers: Fields, path: Path) -> None:
     sample, grid = answers[0], answers.grid
-    if grid is None or len(grid) != 2 or sample.y is None:
-        raise ValueError("--plot draws grids in two coordinates: say --grid, like --grid 64x128")
+    assert grid is not None and sample.y is not None
     low, high = sample.x_query.min(0), sample.x_query.max(0)
     t, x = answers.names["x"]
     plane = plots.Plane((t, x), tuple(low), tuple(high))

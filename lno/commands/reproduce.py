@@ -13,8 +13,8 @@ from lno.commands.console import err, out
 app = typer.Typer(
     help="The paper's tables: runs what is missing, then prints them.", no_args_is_help=True
 )
-Problems = Annotated[str, typer.Option(help="Some, like darcy,ns2d; default: all.")]
-Models = Annotated[str, typer.Option(help="Some, like lno,rbf; default: all.")]
+Problems = Annotated[str, typer.Option(help="Some, separated by commas; default: all.")]
+Models = Annotated[str, typer.Option(help="Some, separated by commas; default: all.")]
 Recipes = Annotated[str, typer.Option(help="Some of those that --dry-run lists.")]
 Seeds = Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")]
 Epochs = Annotated[int | None, typer.Option(min=1, help="Instead of those of the table.")]
@@ -125,9 +125,15 @@ def reproduce_efficiency(
     """Weights, memory and time of training, LNO beside Transolver (Table 4 of the paper)."""
     from lno.experiments import efficiency
 
+    chosen = (_names(problems) or efficiency.PROBLEMS, _names(models) or efficiency.MODELS)
+    for names, known in zip(chosen, (efficiency.PROBLEMS, efficiency.MODELS), strict=True):
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"no {unknown[0]!r} in this table: expected {', '.join(known)}")
     exists = (results / "benchmarks" / "efficiency.json").exists()
-    if not dry_run and (again or not exists):
-        chosen = (_names(problems) or efficiency.PROBLEMS, _names(models) or efficiency.MODELS)
+    if dry_run:
+        out.print("nothing is missing" if exists else "all of it is missing: about four minutes")
+        return
+    if again or not exists:
         efficiency.measure_all(results, *chosen, precision, device)
     _print_table(efficiency.table(results))
 

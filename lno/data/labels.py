@@ -46,6 +46,18 @@ class Labels:
             told = f" ({', '.join(names)})" if names else ""
             raise ValueError(f"{key}: expected {len(names)} {what}{told}, got {got}")
 
+    def compare(self, fields: Fields, *keys: str) -> None:
+        """Warn where data name coordinates ("x") or channels otherwise, if they name them."""
+        for key in keys:
+            ours, theirs = self.names[key], fields.names[key]
+            unnamed = [f"{key}{k}" for k in range(len(theirs))]
+            if theirs != ours and unnamed not in (theirs, ours) and len(theirs) == len(ours):
+                warnings.warn(
+                    f"{key}: the operator was trained with {', '.join(ours)}, the data have "
+                    f"{', '.join(theirs)}: they are taken in this order",
+                    stacklevel=3,
+                )
+
     def check(self, fields: Fields, period: Sequence[float | None]) -> None:
         """Refuse other coordinates or channels; warn of positions outside of the box."""
         self.require("x", fields.spec.coordinates)

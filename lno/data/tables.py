@@ -26,6 +26,8 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: expected a CSV file with a header")
     lines: list[tuple[int, list[str]]] = []
     try:
         reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True)
@@ -37,8 +39,10 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
     header = [name.strip() for name in lines[0][1]] if lines else []
     missing = [name for name in wanted if name not in header]
     if missing:
+        got = ", ".join(header) or "nothing"
+        hint = ": separate them by commas" if len(header) == 1 and ";" in got else ""
         raise ValueError(
-            f"{path}, line 1: expected the columns {', '.join(wanted)}, got {', '.join(header)}"
+            f"{path}, line 1: expected the columns {', '.join(wanted)}, got {got}{hint}"
         )
     twice = [name for name in wanted if header.count(name) > 1]
     if twice:
@@ -46,7 +50,7 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
     places = [header.index(name) for name in wanted]
     rows, numbers = [], []
     for number, line in lines[1:]:
-        if not line:
+        if not any(cell.strip() for cell in line):
             continue
         if len(line) != len(header):
             raise ValueError(

@@ -30,6 +30,7 @@ from lno.ledger import Run, commit
 from lno.metrics import METRICS
 from lno.operator import Operator
 from lno.tasks import Rollout
+from lno.training.precision import pick_precision
 
 MODEL = "model.safetensors"
 
@@ -105,7 +106,10 @@ class Cell:
         """
         wanted = (to_dict(self.preset.recipe), self.preset.config, self.preset.task)
         for path in sorted(self.folder([seed]).parent.glob(f"{self.name('*')}/{MODEL}")):
-            found = Operator.load(path, device)
+            try:
+                found = Operator.load(path, device)
+            except ValueError:
+                continue  # damaged: it is made again
             k = seed - found.provenance["seed"]
             made = (found.provenance["recipe"], found.model.config, found.task)
             if found.finished and 0 <= k < len(found.members) and made == wanted:
@@ -282,7 +286,7 @@ def record(
         precision=told["precision"],
         compile_seconds=told["compile_seconds"],
         peak_memory_gb=told["peak_memory_gb"],
-        commit=told["commit"],
+        commit=told.get("commit", ""),
         curve=curve,
         samples=found.samples,
         frames=found.frames,
@@ -324,6 +328,7 @@ def chosen(
     if epochs is not None:
         found = [replace(c, epochs=epochs) if c.epochs else c for c in found]
     if precision is not None:
+        pick_precision(precision, torch.device("cpu"))
         found = [replace(c, precision=precision) if c.epochs else c for c in found]
     return list(dict.fromkeys(found))
 

@@ -157,6 +157,26 @@ def completion_table(results: Path) -> Table:
     return Table("Completion", ["relative MAE at", *content["seen"]], rows, [note])
 
 
+def bounds_table(results: Path) -> Table:
+    """What bounds contain where sensors are not as those that calibrated them."""
+    content = _measured(results, "bounds")
+    rows = [
+        [
+            r["sensors"],
+            f"{r['worth']:.0f}",
+            *(f"{100 * r[key]:.0f} %" for key in ("inside", "outside")),
+            f"{100 * r['relative_mae']:.2f} %",
+        ]
+        for r in content["rows"]
+    ]
+    header = ["sensors", "worth", "contained inside", "outside", "relative MAE inside"]
+    note = (
+        f"Bounds of {100 * content['level']:.0f} % on {content['samples']} fields of Burgers' "
+        "equation, whose values are of order one. `python benchmarks/bounds.py`"
+    )
+    return Table("Bounds", header, rows, [note])
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
     "quickstart": quickstart_table,
     "pretrained": pretrained.table,
@@ -167,6 +187,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "precision": precision_table,
     "sharpness": sharpness_table,
     "completion": completion_table,
+    "bounds": bounds_table,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),

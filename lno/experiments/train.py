@@ -64,7 +64,10 @@ def train(
         tensorboard=tensorboard,
         symmetries=symmetries_of(source) if chosen.symmetries else (),
     )
-    operator.provenance["test"] = {"source": source, "preset": preset, "model": model}
+    told = {"source": source, "preset": preset, "model": model}
+    if _is_file(source):
+        told |= {"source": str(Path(source).resolve()), "hash": test.hash}
+    operator.provenance["test"] = told
     if leads():
         operator.save(Path(out) / "model.safetensors")
     return operator, operator.evaluate(test)
@@ -81,6 +84,11 @@ def evaluate(
     if told is None:
         raise ValueError(f"{model} does not say what to test it on: pass a data file with --data")
     _, _, test = _data(told["source"], told["preset"], told.get("model", "lno"), device)
+    if told.get("hash", test.hash) != test.hash:
+        raise ValueError(
+            f"{told['source']} is not what it was when {model} was trained: what were test samples "
+            "may have been trained on. Pass other samples with --data"
+        )
     return operator.evaluate(test)
 
 
@@ -89,17 +97,23 @@ def symmetries_of(problem: str) -> tuple[Symmetry, ...]:
     return getattr(PROBLEMS[problem], "symmetries", ())
 
 
+def _is_file(source: str) -> bool:
+    return Path(source).suffix in (".h5", ".hdf5")
+
+
 def _data(source: str, name: str, model: str, device: str) -> tuple[presets.Preset, Fields, Fields]:
     """Preset, training and test samples; of a data file the last tenth is for testing."""
-    if Path(source).suffix in (".h5", ".hdf5"):
+    if _is_file(source):
         fields = Fields.load(source)
         tests = max(1, len(fields) // 10)
         if len(fields) < 2:
             raise ValueError(f"{source}: expected at least two samples, one of them for testing")
         train_data, test = fields.split(len(fields) - tests, tests)
-        general = presets.preset("darcy", name, model)
+        has_sizes = "darcy" in presets.PRESETS.get(model, {}).get(name, {})
+        general = presets.preset("darcy", name, model if has_sizes else "lno")
+        config = general.config if has_sizes else None  # of other models, their own defaults
         recipe = replace(general.recipe, gradient=0.0)
-        return presets.Preset("file", general.config, recipe), train_data, test
+        return presets.Preset("file", config, recipe), train_data, test
     if source not in presets.PRESETS.get(model, {}).get(name, {source: None}):
         known = ", ".join(presets.PRESETS[model][name])
         raise ValueError(

@@ -24,7 +24,7 @@ def pick_device(name: str = "auto") -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(
             f"cannot compute on {name!r}: expected 'auto', 'cpu', 'mps' or 'cuda', on a machine "
-            f"that has it ({str(error).splitlines()[0]})"
+            f"that has it ({str(error).splitlines()[0][:100]})"
         ) from error
     return device
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lno.data import Fields
+from lno.data import Fields, columns
 
 
 def hold_back(data: Fields, validation: float | Fields) -> tuple[Fields, Fields | None]:
@@ -32,6 +32,16 @@ def require_alike(data: Fields, other: Fields) -> Fields:
     if expected != got:
         raise ValueError(f"validation: expected samples with {expected}, got {got}")
     return other
+
+
+def require_inputs(data: Fields) -> None:
+    """Raise where nothing tells the samples apart: all would have the same answer."""
+    if data.spec.in_channels == 0 and columns.is_shared(data.x) and len(data) > 1:
+        raise ValueError(
+            "the samples have no observed values u and share their positions: nothing tells them "
+            "apart. To learn to see these fields from some of their points, pass "
+            "task=Completion(RandomRatio(0.01, 0.2))"
+        )
 
 
 def require_json(what: str, value: Any) -> None:

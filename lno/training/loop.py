@@ -24,7 +24,8 @@ from lno.training.state import Point, Training
 from lno.training.step import Step
 
 LOOK = 50  # steps of a GPU between looks at the loss
-EVALUATIONS = 25  # how often a run looks at its validation error
+EVALUATIONS = 25  # how often a run looks at its validation error, and is saved;
+SAVED = 300.0  # seconds after which it is saved in any case
 POINTS = {"cuda": 262_144}  # of validation samples at once, by device
 FEW_POINTS = 65_536  # on others
 
@@ -61,6 +62,7 @@ def train(
     samples = Samples(training.data, training.normalizers, training.device)
     step = Step(training)
     start, points, watching = time.perf_counter(), 0, 0.0
+    saved = start
     before, compiled = training.seconds, training.compile_seconds
     memory = Memory(samples, training)
     error = training.curve[-1].error if training.curve else None
@@ -90,7 +92,11 @@ def train(
             training.recent.clear()
             error = training.curve[-1].error
             checkpoint()
-            watching += time.perf_counter() - pause
+            saved = time.perf_counter()
+            watching += saved - pause
+        elif time.perf_counter() - saved > SAVED:
+            checkpoint()
+            saved = time.perf_counter()
         epoch = -(-training.step // training.steps_per_epoch)
         loss = sum(latest) / len(latest)
         report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))

@@ -11,6 +11,8 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+BAR = 20  # columns
+
 
 class Update(Protocol):
     """Says how many parts are done, and how it goes."""
@@ -30,22 +32,36 @@ def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterat
     elif sys.stderr.isatty():
         bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=28),
+            BarColumn(bar_width=BAR),
             TextColumn("{task.fields[status]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=Console(stderr=True),
+            console=(console := Console(stderr=True)),
         )
+        room = console.width - len(title) - BAR - len("    0:00:00 left 0:00:00 ")
         with bar:
             task = bar.add_task(title, total=total, completed=done, status="")
 
             def draw(done: int, status: str = "") -> None:
-                bar.update(task, completed=done, status=status or f"{done} of {total}")
+                shown = fitting(status or f"{done} of {total}", room)
+                bar.update(task, completed=done, status=shown)
 
             yield draw
     else:
         yield _lines(title, total, done)
+
+
+def fitting(status: str, room: int) -> str:
+    """As many parts of a status, from the first on, as there is room for.
+
+    >>> fitting("epoch 3  loss 0.1  9 points/s", 20)
+    'epoch 3  loss 0.1'
+    """
+    parts = status.split("  ")
+    while len(parts) > 1 and len("  ".join(parts)) > room:
+        parts.pop()
+    return "  ".join(parts)
 
 
 def _lines(title: str, total: int, before: int) -> Update:

@@ -124,9 +124,8 @@ def identify(training: Training, kind: str, data_hash: str) -> dict[str, Any]:
 
 def status(now: Progress, training: Training) -> str:
     """The line beside the progress bar."""
-    parts = [f"epoch {now.epoch}", f"loss {now.loss:.4f}"]
-    if now.error is not None:
-        parts.append(f"validation error {100 * now.error:.2f} %")
+    error = [] if now.error is None else [f"validation error {100 * now.error:.2f} %"]
+    parts = [*error, f"epoch {now.epoch}", f"loss {now.loss:.4f}"]  # the last go where it is narrow
     parts.append(f"{now.points_per_second:,.0f} points/s")
     if training.device.type == "cuda":
         parts.append(f"{torch.cuda.max_memory_allocated(training.device) / 1e9:.1f} GB")

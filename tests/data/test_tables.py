@@ -44,7 +44,7 @@ def test_ordinary_files(table, content):
     ("content", "words"),
     [
         ("x,v\n1,2\n", r"line 1: expected the columns x, u, got x, v"),
-        ("x;u\n1;2\n", r"line 1: expected the columns x, u, got x;u"),
+        ("x;u\n1;2\n", r"line 1: expected the columns x, u, got x;u: separate them by commas"),
         ("X,U\n1,2\n", r"line 1: expected the columns"),
         ("", r"expected the columns x, u"),
         ("\n\n", r"expected the columns x, u"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,12 +12,14 @@ import pytest
 import torch
 
 from lno import Fields, Operator, cli
+from lno.config import to_dict
 from lno.experiments import cells as running
-from lno.experiments import datasets, efficiency, forward, paper, presets, resolution
+from lno.experiments import datasets, efficiency, forward, inverse, paper, presets, resolution
 from lno.experiments.cells import Cell, errors_of, train_missing
 from lno.experiments.plan import estimate, plan
 from lno.ledger import Run
 from lno.models import LNOConfig, TransolverConfig
+from lno.tasks import to_json
 
 LNO = LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1)
 TRANSOLVER = TransolverConfig(width=16, layers=1, heads=2, slices=4, reference=3)
@@ -280,3 +282,19 @@ def test_errors_of_each_frame_are_those_of_the_rollout(small: Path) -> None:
     by_frame = np.linalg.norm(prediction - truth, axis=1) / np.linalg.norm(truth, axis=1)
     np.testing.assert_allclose(run.frames, by_frame.mean(0), rtol=1e-4)
     assert errors_of(operator, test).metrics == run.metrics
+
+
+def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
+    """A preset that changes leaves runs behind that are no longer its own: they must go."""
+    results = Path(__file__).parents[2] / "results"
+    every = (*forward.CELLS, *resolution.CELLS, *inverse.COMPLETERS, *inverse.PROPAGATORS)
+    found = [(c, run) for c in every if c.epochs for run in c.runs(results, range(3)).values()]
+    assert len(found) > 10
+    for cell, run in found:
+        recipe, made = to_dict(cell.preset.recipe), run.config["recipe"]
+        changed = {key for key in recipe if key in made and made[key] != recipe[key]}
+        assert not changed, cell.path(results, run.seed)
+        assert run.config["model"] == json.loads(json.dumps(asdict(cell.preset.config)))
+        assert run.task == json.loads(json.dumps(to_json(cell.preset.task)))
+        assert run.steps == cell.steps
+        assert run.precision == cell.precision
