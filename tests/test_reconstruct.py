@@ -130,6 +130,7 @@ def test_bounds_hold_with_noisy_sensors_too(whole: Reconstructor) -> None:
     assert 0.8 < np.mean(contained) < 0.99
 
 
+@pytest.mark.filterwarnings("ignore:these sensors do not belong")
 def test_sensors_at_few_places_are_worth_less_than_as_many_everywhere(
     whole: Reconstructor,
 ) -> None:

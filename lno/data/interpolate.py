@@ -39,7 +39,8 @@ def interpolate_rbf(
     for axis, length in periodic:
         points[:, axis] %= length
         queries[:, axis] %= length
-    _, first = np.unique(points.round(12), axis=0, return_index=True)
+    extent = np.ptp(points, axis=0).max() or 1.0
+    _, first = np.unique((points / extent).round(12), axis=0, return_index=True)
     points, values = points[first], values[first]
     for axis, length in periodic:
         shift = np.eye(points.shape[1])[axis] * length
@@ -47,7 +48,9 @@ def interpolate_rbf(
         values = np.concatenate((values, values, values))
     near = min(neighbors, len(points))
     # Cubic functions come with a linear trend; points on a line, or too few, cannot determine it.
-    for degree in (1, 0):
+    sizes = np.linalg.svd(points - points.mean(0), compute_uv=False)
+    flat = len(points) <= points.shape[1] or sizes[-1] < 1e-9 * sizes[0]
+    for degree in (0,) if flat else (1, 0):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # SciPy prefers degree 1, and so do we
             try:

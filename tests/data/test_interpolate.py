@@ -90,6 +90,15 @@ def test_sensors_on_a_line():
     assert np.all(np.isfinite(away))
 
 
+@pytest.mark.parametrize("size", [1.0, 1e-12, 1e9])
+def test_sensors_on_a_slanted_line_at_any_scale(size):
+    t = np.linspace(0, 1, 9)
+    x = size * np.column_stack((t, 0.3 * t + 0.1))
+    between = size * np.column_stack((t + 0.05, 0.3 * t + 0.115))[:-1]
+    found = interpolate_rbf(x, np.sin(3 * t)[:, None], between)
+    np.testing.assert_allclose(found[:, 0], np.sin(3 * (t[:-1] + 0.05)), atol=0.05)
+
+
 def test_sensors_that_repeat():
     """`Fields` allows one position twice with one value."""
     x = np.array([[0.0], [0.0], [1.0], [2.0], [4.0]])
