@@ -253,10 +253,10 @@ class Completion(Steady):
             return answer
         seen = replace(batch, y=None, x_query=batch.x, query_mask=batch.mask)
         x, x_query = (coordinates.encode(v).to(device) for v in (batch.x, batch.x_query))
-        x, u = x.expand(len(batch), -1, -1), batch.u.to(device, answer.dtype)
+        x = x.expand(len(batch), -1, -1)
         mask = None if batch.mask is None else batch.mask.to(device)
         guess = (apply(seen).to(device), answer.to(device))
-        return krige(x, u, x_query, mask, self.noise, coordinates.axes, guess).to(answer.device)
+        return krige(x, batch.u, x_query, mask, self.noise, coordinates.axes, guess).to(answer)
 
     def learned(self) -> Task:
         """Without passing through the observations."""

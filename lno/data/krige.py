@@ -51,7 +51,8 @@ def krige(
     Args:
         x: positions of the observations, as features in which distances mean something: cos and
             sin of a periodic coordinate, say.
-        u: values there, of functions that are zero where nothing is known.
+        u: values there, of functions that are zero where nothing is known; with a guess, they are
+            the mean of the guess there.
         x_query: positions where values are wanted.
         mask: which observations are real; None: all.
         noise: the standard deviation of errors of u; 0: the answer passes through u, where there
@@ -74,14 +75,14 @@ def krige(
         at, values, real = _take(at, some), _take(values, some), real.gather(1, some)
         here = None if here is None else _take(here, some)
     process = partial(Process, at, real=real, noise=noise, axes=axes)
-    alone = process(values)
     if guess is None or here is None:
-        return alone(queries).to(u)
+        return process(values)(queries).to(u)
     there = guess[1].to(values)
-    helped = process(values - here)
+    level = there.mean(1, keepdim=True)  # far from zero in many units: 300 K, say
+    alone, helped = process(values - level), process(values - here)
     missed = [one.missed(queries, alone.scales) for one in (alone, helped)]
     share = _share(missed[0], missed[1], real.sum(1))
-    mixed = torch.lerp(alone(queries), there + helped(queries), share[:, None, None])
+    mixed = torch.lerp(level + alone(queries), there + helped(queries), share[:, None, None])
     return mixed.to(u)
 
 

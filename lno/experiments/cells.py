@@ -10,6 +10,7 @@ go on from the operators of other cells: these are trained again where they are 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -93,31 +94,35 @@ class Cell:
         """What is measured of the trained operator of a seed."""
         return errors_of(operator, test)
 
+    @property
+    def key(self) -> str:
+        """Changes with all that decides a run besides its name: what was kept is no longer it."""
+        chosen, data = self.preset, PROTOCOLS[self.protocol][self.problem]
+        told = [to_dict(chosen.recipe), asdict(chosen.config), tasks.to_json(chosen.task)]
+        every = json.dumps([*told, chosen.symmetries, chosen.raw, asdict(data)])
+        return hashlib.sha256(every.encode()).hexdigest()[:8]
+
     def folder(self, seeds: Sequence[int]) -> Path:
         """Where consecutive seeds are trained together, and their operators kept."""
         last = f"-to-{seeds[-1]}" if len(seeds) > 1 else ""
-        name = f"{self.name(seeds[0])}{last}"
+        name = f"{self.name(seeds[0])}{last}-{self.key}"
         return cache_folder() / "runs" / self.problem / self.model / name
 
     def kept(self, seed: int, device: str = "cpu") -> tuple[Operator, int] | None:
-        """The trained operator that a seed is a member of, and which one.
-
-        None where it is not kept, or was made otherwise.
-        """
-        wanted = (to_dict(self.preset.recipe), self.preset.config, self.preset.task)
-        for path in sorted(self.folder([seed]).parent.glob(f"{self.name('*')}/{MODEL}")):
+        """The trained operator that a seed is a member of, and which one; None: it is not kept."""
+        there = self.folder([seed]).parent
+        for path in sorted(there.glob(f"{self.name('*')}-{self.key}/{MODEL}")):
             try:
                 found = Operator.load(path, device)
             except ValueError:
                 continue  # damaged: it is made again
             k = seed - found.provenance["seed"]
-            made = (found.provenance["recipe"], found.model.config, found.task)
-            if found.finished and 0 <= k < len(found.members) and made == wanted:
+            if found.finished and 0 <= k < len(found.members):
                 return found, k
         return None
 
     def operator(self, seed: int, device: str = "cpu") -> Operator | None:
-        """The trained operator of a seed; None where it is not kept, or was made otherwise."""
+        """The trained operator of a seed; None where it is not kept."""
         found = self.kept(seed, device)
         return None if found is None else found[0].member(found[1])
 
@@ -227,6 +232,8 @@ def train_operators(
         say(f"{cell.problem} {cell.model} {cell.recipe}, seed {', '.join(map(str, group))}")
         _train(cell, group, device, None)
     found = [cell.operator(seed, device) for seed in seeds]
+    if None in found:
+        raise InterruptedError("training was stopped before its end: the same command goes on")
     return [operator for operator in found if operator is not None]
 
 

@@ -206,6 +206,18 @@ def test_stations_that_report_often_are_not_mistaken_for_one(
     assert error(by_place) < 2 * reference + 1e-3
 
 
+def test_with_a_guess_the_level_of_the_values_does_not_matter() -> None:
+    x, q = draw(1, 60, 2), draw(1, 50, 2, seed=1)
+    for level in (300.0, 1e4):
+        low, high = (
+            krige(x, v + wave(x), q, guess=(v + 0.3 * wave(x), v + 0.3 * wave(q)))
+            for v in (0.0, level)
+        )
+        assert torch.allclose(high - level, low, atol=1e-7)
+        passed = krige(x, level + wave(x), x, guess=(0 * wave(x) + level, 0 * wave(x) + level))
+        assert torch.allclose(passed - level, wave(x), atol=1e-4)
+
+
 def test_padding_takes_no_place_among_those_that_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     x, q = draw(1, 40, 2), draw(1, 50, 2, seed=1)
     alone = krige(x, wave(x), q)

@@ -350,13 +350,20 @@ def test_only_finished_operators_of_the_same_set_up_are_gone_on_from(
     assert COMPLETER.operator(1) is not None
     assert COMPLETER.operator(2) is None
     assert replace(COMPLETER, epochs=3).operator(0) is None
-    other = replace(presets.preset("burgers", "completer"), config=replace(SIZES["lno"], latents=5))
-    monkeypatch.setitem(presets.PRESETS["lno"]["completer"], "burgers", other)
-    assert COMPLETER.operator(1) is None
-    monkeypatch.undo()
+    now = presets.preset("burgers", "completer")
+    for other in (
+        replace(now, config=replace(SIZES["lno"], latents=5)),
+        replace(now, symmetries=not now.symmetries),
+        replace(now, raw=not now.raw),
+    ):
+        with monkeypatch.context() as changed:
+            changed.setitem(presets.PRESETS["lno"]["completer"], "burgers", other)
+            assert COMPLETER.operator(1) is None
     cut = replace(COMPLETER, epochs=4)
     assert not running.train_missing([cut], [0], tmp_path, device="cpu", minutes=1e-9)
     assert (cut.folder([0]) / "model.safetensors").exists()
+    assert cut.operator(0) is None
+    (cut.folder([0]) / "model.safetensors").write_bytes(b"damaged")
     assert cut.operator(0) is None
 
 
