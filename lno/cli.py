@@ -310,11 +310,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # terminals that have no letter for ² or →
     WARNED.clear()
-    debug = "--debug" in sys.argv[1:]
+    words = [word for word in sys.argv[1:] if word != "--debug"]  # it may stand anywhere
+    debug = len(words) < len(sys.argv) - 1
     try:
-        code = typer.main.get_command(app)(standalone_mode=False)
+        code = typer.main.get_command(app)(words, standalone_mode=False)
         if code == INTERRUPTED:
-            err.print("interrupted: no half-written file is left; run the same command again")
+            err.print("interrupted: no result is half-written; run the same command again")
     except Exception as error:
         if hasattr(error, "show"):  # the parser's own errors know how to print themselves
             error.show()
@@ -326,7 +327,7 @@ def main() -> None:
             kind = "" if expected else f"{type(error).__name__}: "
             err.print(f"error: {kind}{error}", soft_wrap=True, markup=False)
             if not expected:
-                err.print("This looks like a bug; 'lno --debug ...' shows where it comes from.")
+                err.print("This looks like a bug; --debug shows where it comes from.")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -248,9 +248,11 @@ def test_mistakes_are_one_clear_line(
 
 
 def test_debug_shows_the_traceback(folder: Path) -> None:
-    done = run("--debug", "info", folder / "missing.h5")
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
+    words: list[object] = ["info", folder / "missing.h5"]
+    for place in range(3):
+        done = run(*words[:place], "--debug", *words[place:])
+        assert done.returncode == 1
+        assert "Traceback" in done.stderr
 
 
 def test_warnings_are_one_line(folder: Path, tmp_path: Path) -> None:
