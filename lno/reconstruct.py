@@ -79,11 +79,7 @@ class Reconstructor:
 
     def axes(self) -> tuple[np.ndarray, ...]:
         """The coordinates of the grid of the whole field, which is taken to be regular."""
-        labels, period = self.propagator.labels, self.propagator.normalizers.x.period
-        return tuple(
-            np.linspace(low, high, n) if p is None else low + p * np.arange(n) / n
-            for low, high, n, p in zip(labels.low, labels.high, self.grid, period, strict=True)
-        )
+        return self.propagator.labels.axes(self.grid, self.propagator.normalizers.x.period)
 
     def members(self, x: Any, u: Any) -> np.ndarray:
         """What each pair of members sees in sensors: (k, points of the grid).
@@ -124,7 +120,8 @@ class Reconstructor:
             raise ValueError(f"expected x (n, d) and u (n, 1), got {x.shape} and {u.shape}")
         if noise:  # several measurements at one place are one, which is better
             x, which = np.unique(x, axis=0, return_inverse=True)
-            u = np.stack([u[which.ravel() == k].mean(0) for k in range(len(x))])
+            which = which.ravel()
+            u = (np.bincount(which, u[:, 0]) / np.bincount(which))[:, None]
         whole = self if noise == 0 else self._smoothed(noise)
         seen = whole.members(x, u)
         mean, spread = self._summary(seen)
@@ -143,7 +140,7 @@ class Reconstructor:
                 "too narrow",
                 stacklevel=2,
             )
-        if surprise > STRANGE:
+        elif surprise > STRANGE:  # with fewer, what is usual is not known
             warnings.warn(
                 "these sensors do not belong to a field like those that the models know: they miss "
                 f"the sensors {surprise:.0f} times as much as is usual at most. Trust neither the "
@@ -168,7 +165,8 @@ class Reconstructor:
         )
         gaps = [np.square(cKDTree(p).query(wanted)[0]).mean() for p in placed]
         dimensions = np.linalg.matrix_rank(points - points[0])
-        return float(len(x) * min(1.0, (gaps[1] / gaps[0]) ** (dimensions / 2)))
+        narrower = 1.0 if gaps[0] <= gaps[1] else gaps[1] / gaps[0]
+        return float(len(x) * narrower ** (dimensions / 2))
 
     def missed(self, x: Any, u: Any, noise: float = 0.0) -> np.ndarray:
         """What completers alone miss at the sensors, as a share of the values; see `members`."""

@@ -138,6 +138,7 @@ def test_sensors_at_few_places_are_worth_less_than_as_many_everywhere(
     points = points[WINDOW.contains(points, ["t", "x"])].reshape(-1, 16, 2)
     random = np.random.default_rng(1).permutation(points.reshape(-1, 2))[:32]
     assert whole.worth(random) == pytest.approx(32, rel=0.3)
+    assert whole.worth(points.reshape(-1, 2)) == len(points) * 16  # no gap at all
     for few in (points[:, ::8], points[::4, :].reshape(-1, 2)[:32]):
         few = few.reshape(-1, 2)
         assert whole.worth(few) < 0.7 * len(few)
@@ -209,6 +210,9 @@ def test_operators_that_do_not_belong_together_are_refused(whole: Reconstructor)
         Reconstructor(whole.completer, scattered)
     with pytest.raises(ValueError, match=r"expected x \(n, d\) and u \(n, 1\), got \(1, 3, 2\)"):
         whole(np.zeros((1, 3, 2)), np.zeros((1, 3, 1)))
+    for noise in (0.0, 0.1):
+        with pytest.raises(ValueError, match="has no points: expected at least one"):
+            whole(np.zeros((0, 2)), np.zeros((0, 1)), noise)
 
 
 def test_a_file_of_sensors_becomes_a_field_and_a_picture(
@@ -312,11 +316,9 @@ def test_fields_unlike_all_that_the_models_know_are_told(
     assert usual < 1
     with pytest.warns(UserWarning, match="do not belong to a field"):
         assert known(x, noisy).surprise > 2
-    with (
-        pytest.warns(UserWarning, match="do not belong to a field"),
-        pytest.warns(UserWarning, match="calibrated for 14 sensors and more: with 2 they"),
-    ):
+    with pytest.warns(UserWarning, match="calibrated for 14 sensors and more: with 2 they") as told:
         known(x[:2], np.array([[9.0], [-9.0]]))
+    assert len(told) == 1  # what is usual with so few sensors was not tried
     assert known(x, noisy, noise=3.0).surprise == 0  # said to be that wrong, nothing is strange
     known.save(tmp_path)
     for values, strange in ((u, False), (noisy, True)):

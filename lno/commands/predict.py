@@ -78,15 +78,7 @@ def _query(
     shape = labels.grid if grid is None else _shape(grid, len(labels.low))
     if shape is None or len(shape) != len(labels.low):
         return None, None
-    # A periodic coordinate's last point is one step before its first: keep that step.
-    axes = []
-    for k, (low, high, period) in enumerate(
-        zip(labels.low, labels.high, operator.normalizers.x.period, strict=True)
-    ):
-        if period is None:
-            axes.append(np.linspace(low, high, shape[k]))
-        else:
-            axes.append(low + period * np.arange(shape[k]) / shape[k])
+    axes = labels.axes(shape, operator.normalizers.x.period)
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(prod(shape), -1), shape
 
 

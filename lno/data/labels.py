@@ -38,6 +38,16 @@ class Labels:
             names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
         )
 
+    def axes(self, shape: Sequence[int], period: Sequence[float | None]) -> tuple[np.ndarray, ...]:
+        """The coordinates of a regular grid of this shape over the box.
+
+        The last point of a periodic coordinate is one step before its first.
+        """
+        return tuple(
+            np.linspace(low, high, n) if p is None else low + p * np.arange(n) / n
+            for low, high, n, p in zip(self.low, self.high, shape, period, strict=True)
+        )
+
     def require(self, key: str, got: int) -> None:
         """Raise unless there are as many coordinates ("x") or channels ("u") as in training."""
         names = self.names[key]
