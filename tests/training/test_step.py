@@ -88,17 +88,18 @@ def test_mixed_precision_learns_too(line_fields: Fields) -> None:
 def test_a_captured_step_is_the_eager_one(
     compiled: bool, line_fields: Fields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = {
-        "device": "cuda",
-        "precision": "fp32",
-        "recipe": Recipe(epochs=5, batch=8, clip=1.0, ema=0.9),
-    }
-    keys["epochs"] = None
+    # Muon makes all directions of a gradient equally long, those that are round-off as well: at the
+    # usual rate a change of 1e-7 in the data ends 8 % of the way elsewhere, at this one 0.5 %, and
+    # another average or limit of gradients 20 to 30 %.
+    recipe = Recipe(epochs=5, batch=8, clip=1.0, ema=0.9, rate=1e-5)
+    keys = {"device": "cpu", "precision": "fp32", "epochs": None}
+    begun = fit(line_fields, recipe=replace(recipe, rate=1e-12), **keys)
+    on_cpu = fit(line_fields, recipe=recipe, **keys)
     if compiled:
         monkeypatch.setattr(steps, "COMPILE_FROM", 1)
-    captured = fit(line_fields, **keys)
-    on_cpu = fit(line_fields, **{**keys, "device": "cpu"})
-    assert (weights(captured) - weights(on_cpu)).abs().max() < 1e-3
+    captured = fit(line_fields, recipe=recipe, **{**keys, "device": "cuda"})
+    way, apart = (weights(on_cpu) - weights(o) for o in (begun, captured))
+    assert apart.norm() < 0.03 * way.norm()
     a, b = (o.provenance["curve"] for o in (captured, on_cpu))
     assert [r["loss"] for r in a] == pytest.approx([r["loss"] for r in b], rel=1e-3)
 
