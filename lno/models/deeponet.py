@@ -18,13 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.config import require_count, require_heads
 from lno.data.fields import Spec
-from lno.models.lno import MLP, LatentBlock, full_precision
+from lno.models.lno import MLP, LatentBlock, full_precision, mean_token
 
 
 @dataclass(frozen=True)
@@ -55,26 +54,6 @@ class DeepONetConfig:
         require_heads("DeepONetConfig", self.heads, self.width)
 
 
-class ObservationBlock(LatentBlock):
-    """A `LatentBlock` on tokens of which some may be padding, which no token attends to.
-
-    >>> mask = torch.tensor([[True, True, False], [True, True, True]])
-    >>> ObservationBlock(width=16, heads=4)(torch.rand(2, 3, 16), mask).shape
-    torch.Size([2, 3, 16])
-    """
-
-    def forward(
-        self, z: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n c"]:
-        if mask is None:
-            return super().forward(z)
-        qkv = self.query_key_value(self.norm_attention(z)).unflatten(-1, (3, self.heads, -1))
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask[:, None, None])
-        z = z + self.output(heads.transpose(1, 2).flatten(2))
-        return z + self.down(F.gelu(self.up(self.norm_mlp(z))))
-
-
 class DeepONet(nn.Module):
     """DeepONet: values at any points in, values at any points out, one by one.
 
@@ -92,7 +71,7 @@ class DeepONet(nn.Module):
         c, functions = self.config.width, spec.out_channels * self.config.basis
         self.embed = nn.Linear(spec.coordinates + spec.in_channels, c)
         self.blocks = nn.ModuleList(
-            ObservationBlock(c, self.config.heads) for _ in range(self.config.blocks)
+            LatentBlock(c, self.config.heads) for _ in range(self.config.blocks)
         )
         self.coefficients = nn.Linear(c, functions)
         self.trunk = MLP(spec.coordinates, c, functions, self.config.layers - 2)
@@ -133,16 +112,9 @@ class DeepONet(nn.Module):
             z = block(z, mask)
         with full_precision(z):
             z = z.to(self.coefficients.weight.dtype)
-            a = self.coefficients(_mean(z, mask))
+            a = self.coefficients(mean_token(z, mask))
         return a.unflatten(-1, (self.spec.out_channels, -1))
 
     def basis(self, x_query: Float[Tensor, "b q d"]) -> Float[Tensor, "b q o k"]:
         """Values of the basis functions, in full precision whatever the surrounding one."""
         return self.trunk(x_query).unflatten(-1, (self.spec.out_channels, -1))
-
-
-def _mean(z: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None) -> Float[Tensor, "b c"]:
-    """The mean over the real points."""
-    if mask is None:
-        return z.mean(dim=1)
-    return z.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)

@@ -187,8 +187,22 @@ class PhysicsCrossAttention(nn.Module):
         return torch.einsum("bqm,bmc->bqc", attention, z)
 
 
+def mean_token(
+    z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
+) -> Float[Tensor, "b c"]:
+    """The mean of the tokens, or of those in the mask."""
+    if mask is None:
+        return z.mean(dim=1)
+    return z.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
 class LatentBlock(nn.Module):
-    """A pre-norm transformer block on the latent tokens: attention, then an MLP twice as wide.
+    """A pre-norm transformer block on tokens: attention, then an MLP twice as wide.
+
+    Keys are those of the tokens less their mean, without a bias: what all keys share adds the same
+    to all scores of a query, which a softmax does not see. So its gradient is nothing but rounding
+    errors; Adam would make steps of them all the same, and what is shared would grow until bfloat16
+    holds nothing else of the scores.
 
     >>> LatentBlock(width=16, heads=4)(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
@@ -202,16 +216,30 @@ class LatentBlock(nn.Module):
         self.output = nn.Linear(width, width)
         self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
 
-    def forward(self, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b m c"]:
-        b, m, c = z.shape
-        qkv = self.query_key_value(self.norm_attention(z))
-        q, k, v = qkv.view(b, m, 3, self.heads, c // self.heads).permute(2, 0, 3, 1, 4)
+    def forward(
+        self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
+    ) -> Float[Tensor, "b m c"]:
+        """The tokens, changed; no token attends to those that are not in the mask."""
+        q, k, v = self._queries_keys_values(self.norm_attention(z), mask)
         whole = q.is_cuda and q.dtype == torch.float32  # other kernels are as fast as it is
-        small = whole and q.shape[:-1].numel() * m <= SMALL_ATTENTION
+        small = whole and mask is None and q.shape[:-1].numel() * z.shape[1] <= SMALL_ATTENTION
+        attended = None if mask is None else mask[:, None, None]
         with sdpa_kernel(SDPBackend.MATH) if small else nullcontext():
-            heads = F.scaled_dot_product_attention(q, k, v)
-        z = z + self.output(heads.transpose(1, 2).reshape(b, m, c))
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
+        z = z + self.output(heads.transpose(1, 2).flatten(2))
         return z + self.down(F.gelu(self.up(self.norm_mlp(z))))
+
+    def _queries_keys_values(
+        self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None
+    ) -> list[Float[Tensor, "b h m e"]]:
+        of_queries, of_keys, of_values = self.query_key_value.weight.chunk(3)
+        to_queries, _, to_values = self.query_key_value.bias.chunk(3)
+        projected = (
+            F.linear(z, of_queries, to_queries),
+            F.linear(z - mean_token(z, mask)[:, None], of_keys),
+            F.linear(z, of_values, to_values),
+        )
+        return [v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in projected]
 
 
 class LNO(nn.Module):

@@ -11,7 +11,7 @@ from small_models import LNO_TIED, LNO_UNTIED, build, close, count_parameters, i
 
 from lno import Spec
 from lno.experiments.presets import PAPER_CONFIGS
-from lno.models import LNO, LNOConfig
+from lno.models import LNO, LatentBlock, LNOConfig
 from lno.models.streamed import Pooled
 
 REFERENCE = Path(__file__).parents[3] / "shared" / "fixtures" / "lno_forward_reference.npz"
@@ -174,6 +174,22 @@ def test_scores_are_float32_inside_half_precision_and_float64_in_double() -> Non
         assert build(LNO_TIED).encoder.scores(features).dtype == torch.float32
     double = build(LNO_TIED, torch.float64).encoder.scores(features.double())
     assert double.dtype == torch.float64
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_all_keys_share_is_neither_seen_nor_learned(masked: bool) -> None:
+    torch.manual_seed(0)
+    block, z = LatentBlock(width=32, heads=4), torch.rand(2, 9, 32)
+    mask = torch.arange(9).expand(2, 9) < torch.tensor([[9], [5]]) if masked else None
+    plain = block(z, mask)
+    of_keys = slice(32, 64)
+    with torch.no_grad():
+        block.query_key_value.bias[of_keys] = 1e6
+    assert torch.equal(block(z, mask), plain)
+    with torch.autocast("cpu", torch.bfloat16):
+        block(z, mask).float().square().sum().backward()
+    learned = block.query_key_value.bias.grad
+    assert not learned[of_keys].any() and learned[:32].all()
 
 
 def test_log_weights_stand_for_repeated_points() -> None:
