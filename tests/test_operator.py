@@ -280,6 +280,17 @@ def test_a_loss_that_is_not_finite_stops_the_run(
         Operator.fit(line_fields, epochs=1, recipe={"loss": "mse"}, config=SMALL, progress=False)
 
 
+def test_a_loss_that_ends_above_where_it_was_is_told(
+    line_fields: Fields, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, steps = METRICS["mse"], iter(range(1000))
+    monkeypatch.setitem(METRICS, "mse", lambda *a: real(*a) * (9 if next(steps) > 6 else 1))
+    with pytest.warns(UserWarning, match=r"of seed 3 became unstable: its loss was .* at step \d"):
+        Operator.fit(
+            line_fields, epochs=1, recipe={"loss": "mse"}, config=SMALL, progress=False, seed=3
+        )
+
+
 def test_a_prediction_that_is_not_finite_is_an_error(
     operator: Operator, line_fields: Fields
 ) -> None:

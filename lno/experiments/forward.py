@@ -11,6 +11,7 @@ from lno.experiments.paper import FORWARD
 from lno.ledger import Run
 from lno.report.runs import NAMES
 from lno.report.tables import MISSING, Table, spread
+from lno.training.loop import has_risen
 
 # 500 epochs of Transolver are hours: it stands beside LNO at fewer, equal for both.
 CELLS = (
@@ -53,7 +54,8 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
         "paper, 500 epochs",
         "seconds a seed",
     ]
-    return Table("Forward problems", header, rows, [*_ratios(runs), *_told(runs)])
+    notes = [*_ratios(runs), *_unstable(runs), *_told(runs)]
+    return Table("Forward problems", header, rows, notes)
 
 
 def _errors(runs: Sequence[Run]) -> list[float]:
@@ -83,6 +85,22 @@ def _ratios(runs: dict[Cell, list[Run]]) -> list[str]:
             f"{cell.problem}, {cell.epochs} epochs: LNO / Transolver = {ratio:.2f} "
             f"(paper: {a:g} / {b:g} = {a / b:.2f} at 500 epochs)."
         )
+    return lines
+
+
+def _unstable(runs: dict[Cell, list[Run]]) -> list[str]:
+    """Runs that ended above where they had been: their errors say little of the model."""
+    lines = []
+    for cell, found in runs.items():
+        for run in found:
+            losses = [row["loss"] for row in run.curve]
+            if losses and has_risen(losses):
+                best = run.curve[losses.index(min(losses))]
+                lines.append(
+                    f"{cell.problem}, {cell.model}, {cell.epochs} epochs, {cell.precision}, seed "
+                    f"{run.seed}: training became unstable after step {best['step']:,} of "
+                    f"{run.steps:,}; its loss rose from {min(losses):.3f} to {losses[-1]:.3f}."
+                )
     return lines
 
 

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from lno.files import replacing
 
@@ -159,7 +160,11 @@ def heat_maps(
         axis.set_xticks(range(len(ticks)), map(str, ticks))
         axis.set_yticks(range(len(ticks)), map(str, ticks))
     axes[0].set_ylabel(names[0])
-    figure.colorbar(shown, ax=axes.tolist(), label=label, shrink=0.9, pad=0.01, format="{x:g}")
+    numbers = LogLocator(subs=(1, 2, 5))
+    bar = figure.colorbar(
+        shown, ax=axes.tolist(), label=label, shrink=0.9, pad=0.01, ticks=numbers, format="{x:g}"
+    )
+    bar.minorticks_off()
     return figure
 
 

@@ -6,7 +6,8 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +29,7 @@ EVALUATIONS = 25  # how often a run looks at its validation error, and is saved;
 SAVED = 300.0  # seconds after which it is saved in any case
 POINTS = {"cuda": 262_144}  # of validation samples at once, by device
 FEW_POINTS = 65_536  # on others
+RISEN = 1.5  # times its lowest: a loss that ends there was not found by chance
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,7 @@ def train(
             if not evaluate:  # else it has just been saved
                 checkpoint()
             return False
+    _warn_if_risen(training)
     return True
 
 
@@ -164,6 +167,28 @@ def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
                 f"{rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for outliers in the data"
             )
     return losses
+
+
+def has_risen(losses: Sequence[float]) -> bool:
+    """Whether a training ended well above where it had been: it became unstable on the way.
+
+    >>> has_risen([0.9, 0.1, 0.14]), has_risen([0.9, 0.1, 0.2])
+    (False, True)
+    """
+    return losses[-1] > RISEN * min(losses)
+
+
+def _warn_if_risen(training: Training) -> None:
+    for seed, *losses in zip(training.seeds, *(p.losses for p in training.curve), strict=True):
+        if has_risen(losses):
+            best = losses.index(min(losses))
+            lowest, last = f"{losses[best]:.3g}", f"{losses[-1]:.3g}"
+            warnings.warn(
+                f"training of seed {seed} became unstable: its loss was {lowest} at step "
+                f"{training.curve[best].step:,} and ended at {last}; lower Recipe.rate, set "
+                'Recipe.clip, or train with precision="tf32" or "fp32"',
+                stacklevel=2,
+            )
 
 
 @torch.no_grad()
