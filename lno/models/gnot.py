@@ -60,6 +60,8 @@ class GNOTConfig:
     def __post_init__(self) -> None:
         for name, most in (("width", 8192), ("blocks", 512), ("layers", 64), ("experts", 256)):
             require_count(f"GNOTConfig.{name}", getattr(self, name), most)
+        # Modules take their time even where a hostile file is refused before they hold anything.
+        require_count("GNOTConfig.blocks times experts", self.blocks * self.experts, 2048)
         require_heads("GNOTConfig", self.heads, self.width)
 
 

@@ -136,6 +136,8 @@ def test_parameter_counts(spec: Spec, config: GNOTConfig, count: int) -> None:
     assert count_parameters(spec, config) == count
 
 
-def test_mlps_have_at_most_64_hidden_layers() -> None:
+def test_sizes_have_limits() -> None:
     with pytest.raises(ValueError, match="layers must be a whole number from 1 to 64, got 65"):
         GNOTConfig(layers=65)
+    with pytest.raises(ValueError, match=r"blocks times experts must be .* 2048, got 131072"):
+        GNOTConfig(blocks=512, experts=256)
