@@ -15,7 +15,7 @@ of what it misses.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 import torch
@@ -27,7 +27,8 @@ FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # tried on the scale of one 
 NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
 LEAST = 1e-8  # of the variance, on the diagonal: keeps coinciding observations solvable,
 EXACT = 1e-4  # which may cost an exact answer so much of the values at most
-SOME = 512  # observations that decide the scales
+SOME = 512  # observations that decide the scales;
+SOME_NOISY = 192  # of noisy ones, for which each of NUGGETS is tried, fewer
 JUDGES = 2048  # observations that decide what a guess is worth
 TRIALS, HIDDEN = 256, 128  # how many of them are predicted, each without so many others at most
 FAVOUR = 8  # observations that a guess has on its side from the beginning
@@ -167,30 +168,34 @@ class Process:
 
         Found by trial: first one scale for all coordinates, then more or less along each.
         """
-        at, values, real = self._at_some(SOME)
+        at, values, real = self._at_some(SOME_NOISY if noise else SOME)
         parts = [at[..., axis == k] for k in range(int(axis.max()) + 1)]
         squares = torch.stack([torch.cdist(part, part).square() for part in parts], dim=-1)
         one = at.new_ones(len(at))
         best = (at.new_ones(len(at), len(parts)), one, one * -math.inf)
 
-        def attempt(scales: Tensor, nugget: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        def attempt(scales: Tensor, nuggets: Iterable[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
             distances = (squares @ scales.pow(-2)[:, None, :, None]).squeeze(-1).sqrt()
-            likely, loose = _likelihood(distances, values, real, nugget, noise)
-            allowed = ~loose | (scales <= SCALES[0]).all(1) | bool(noise)
-            better = allowed & (likely > best[2])
-            return (
-                torch.where(better[:, None], scales, best[0]),
-                torch.where(better, nugget, best[1]),
-                torch.where(better, likely, best[2]),
-            )
+            among, found = _among(distances, real), best
+            for nugget in nuggets:
+                covariance = _with_errors(among.clone(), real, nugget)
+                likely, loose = _likelihood(covariance, values, real, nugget, noise)
+                allowed = ~loose | (scales <= SCALES[0]).all(1) | bool(noise)
+                better = allowed & (likely > found[2])
+                found = (
+                    torch.where(better[:, None], scales, found[0]),
+                    torch.where(better, nugget, found[1]),
+                    torch.where(better, likely, found[2]),
+                )
+            return found
 
+        nuggets = [one * nugget for nugget in (NUGGETS if noise else (LEAST,))]
         for scale in SCALES:
-            for nugget in NUGGETS if noise else (LEAST,):
-                best = attempt(torch.full_like(best[0], scale), one * nugget)
+            best = attempt(torch.full_like(best[0], scale), nuggets)
         for factor in FACTORS if len(parts) > 1 else ():
             for k in range(len(parts)):
                 along = torch.arange(len(parts), device=at.device) == k
-                best = attempt(best[0] * torch.where(along, factor, 1.0), best[1])
+                best = attempt(best[0] * torch.where(along, factor, 1.0), best[1:2])
         return best[:2]
 
 
@@ -277,18 +282,28 @@ def _covariance(
 
     The distances are overwritten.
     """
+    return _with_errors(_among(distances, real), real, nugget)
+
+
+def _among(distances: Float[Tensor, "b n n"], real: Float[Tensor, "b n"]) -> Float[Tensor, "b n n"]:
+    """The covariance of the function among real observations; the distances are overwritten."""
     among = _matern(distances)
-    if not real.all():
-        among *= real[..., :, None] * real[..., None, :]
+    return among if real.all() else among.mul_(real[..., :, None] * real[..., None, :])
+
+
+def _with_errors(
+    among: Float[Tensor, "b n n"], real: Float[Tensor, "b n"], nugget: Float[Tensor, " b"]
+) -> Float[Tensor, "b n n"]:
+    """The covariance of observations, in place of that of the function there."""
     among.diagonal(dim1=-2, dim2=-1).add_(torch.where(real > 0, nugget[..., None], 1.0))
     return among
 
 
 def _likelihood(
-    distances: Tensor, values: Tensor, real: Tensor, nugget: Tensor, noise: float
+    covariance: Tensor, values: Tensor, real: Tensor, nugget: Tensor, noise: float
 ) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
     """Twice the logarithm of the likelihood, up to a constant, and which answers are loose."""
-    factor, failed = torch.linalg.cholesky_ex(_covariance(distances, real, nugget))
+    factor, failed = torch.linalg.cholesky_ex(covariance)
     weights = torch.cholesky_solve(values, factor)
     count, squares = real.sum(1) * values.shape[-1], (values * weights).sum((1, 2))
     least = torch.finfo(values.dtype).tiny
