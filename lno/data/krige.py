@@ -9,7 +9,7 @@ further where a function is smooth, and further along a coordinate on which it d
 A guess of the function, by a model say, is worth what it helps: with values at few points much,
 with many nothing. So the function is found twice, as what the guess misses and without the guess,
 and both are mixed by how well they predict values from others: each counts by the inverse square
-of what it misses.
+of what it misses, or, where values have errors, as much as makes the mixture miss least.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ def krige(
     there = guess[1].to(values)
     level = there.mean(1, keepdim=True)  # far from zero in many units: 300 K, say
     alone, helped = process(values - level), process(values - here)
-    missed = [one.missed(queries, alone.scales) for one in (alone, helped)]
-    share = _share(missed[0], missed[1], real.sum(1))
+    misses = [one.misses(queries, alone.scales) for one in (alone, helped)]
+    share = _share(misses[0], misses[1], real.sum(1), noisy=noise > 0)
     mixed = torch.lerp(level + alone(queries), there + helped(queries), share[:, None, None])
     return mixed.to(u)
 
@@ -126,10 +126,10 @@ class Process:
         parts = queries.split(size, dim=1)
         return torch.cat([_matern(torch.cdist(part, at)) @ self.weights for part in parts], dim=1)
 
-    def missed(
+    def misses(
         self, queries: Float[Tensor, "b q f"], scales: Float[Tensor, "#b 1 f"]
-    ) -> Float[Tensor, " b"]:
-        """How far values are, on average, from what others make of them.
+    ) -> Float[Tensor, "b j i"]:
+        """How far some values are from what others make of them; 0 where a value is padding.
 
         To predict a value at an observation from its neighbours is easier than at a query between
         the rows of a grid, say. So all observations around it are hidden, too, as far as a query is
@@ -145,9 +145,8 @@ class Process:
         factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, self.nugget))
         inverse = torch.cholesky_inverse(factor)
         each = zip(inverse, inverse @ values, near, hidden, strict=True)
-        missed = torch.stack([_without(*sample).abs().mean(-1) for sample in each])
-        judged = real.gather(1, near[..., 0])
-        return (missed * judged).sum(1) / judged.sum(1).clamp(min=1)
+        misses = torch.stack([_without(*sample) for sample in each])
+        return misses * real.gather(1, near[..., 0])[..., None]
 
     def _at_some(self, most: int) -> tuple[Tensor, Tensor, Tensor]:
         """Positions, values and what is real, of so many observations at most."""
@@ -254,17 +253,29 @@ def _take(values: Float[Tensor, "b n c"], index: Int[Tensor, "b k"]) -> Float[Te
 
 
 def _share(
-    alone: Float[Tensor, " b"], helped: Float[Tensor, " b"], count: Float[Tensor, " b"]
+    alone: Float[Tensor, "b j i"],
+    helped: Float[Tensor, "b j i"],
+    count: Float[Tensor, " b"],
+    noisy: bool = False,
 ) -> Float[Tensor, " b"]:
-    """What a prediction with a guess counts beside one without, if they miss by so much.
+    """What a prediction with a guess counts beside one without, if they miss values by so much.
 
-    The fewer observations say so, the less they can say against the guess.
+    Errors of noisy values are missed by both alike and say nothing: there it is the share with
+    which a mixture of both misses least. The fewer observations say so, the less they can say
+    against the guess.
 
-    >>> missed = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
-    >>> [round(share, 2) for share in _share(*missed, count=torch.tensor(100)).tolist()]
+    >>> misses = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
+    >>> alone, helped = (v[:, None, None] for v in misses)
+    >>> [round(share, 2) for share in _share(alone, helped, count=torch.tensor(100)).tolist()]
     [0.8, 0.01, 1.0]
     """
-    share = torch.where(alone + helped == 0, 1.0, 1 / (1 + (helped / alone).square()))
+    if noisy:
+        apart = alone - helped
+        square = apart.square().sum((1, 2))
+        share = torch.where(square == 0, 1.0, (alone * apart).sum((1, 2)) / square).clamp(0, 1)
+    else:
+        a, h = (v.abs().sum((1, 2)) for v in (alone, helped))
+        share = torch.where(a + h == 0, 1.0, 1 / (1 + (h / a).square()))
     return torch.lerp(torch.ones_like(share), share, count**2 / (count**2 + FAVOUR**2))
 
 
