@@ -34,6 +34,7 @@ from lno.training.progress import progress
 
 # By recipe: one budget for all models that are trained as the paper's, another one for ours.
 EPOCHS = {"completer": 30, "propagator": 20, "our-completer": 200, "our-propagator": 100}
+LONGER = 10  # times as long, at one ratio: what the paper's budget is worth
 PRECISION = "mixed"
 MODELS = ("lno", "gnot", "deeponet")
 STEPS = (2, 4, 8, 16)  # intervals of fixed grids, in t and in x
@@ -245,6 +246,7 @@ COMPLETERS = (
         replace(_cell(Completer, "lno", "completer"), recipe=completer_of(ratio))
         for ratio in RATIOS
     ),
+    Completer("burgers", "lno", completer_of(0.01), LONGER * EPOCHS["completer"], PRECISION),
 )
 PROPAGATORS = (
     _cell(Propagator, "lno", "our-propagator"),

@@ -14,6 +14,7 @@ from lno.experiments.datasets import PROTOCOLS
 from lno.experiments.interpolants import NEIGHBORS
 from lno.experiments.inverse import (
     AFTER,
+    EPOCHS,
     GRIDS,
     MODELS,
     STEPS,
@@ -147,7 +148,8 @@ def _label(cell: Cell) -> str:
     if cell.recipe.startswith("our-"):
         return f"{NAMES[cell.model]}, our recipe"
     if cell.recipe.startswith("completer-"):
-        return f"{NAMES[cell.model]}, one for each ratio"
+        longer = f", {cell.epochs} epochs" * (cell.epochs > EPOCHS["completer"])
+        return f"{NAMES[cell.model]}, one for each ratio{longer}"
     return NAMES[cell.model]
 
 
@@ -175,6 +177,8 @@ def _budget(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
     trained = [cell for cell in cells if cell.epochs]
     ways: dict[str, list[str]] = {}
     for cell in trained:
+        if "epochs" in _label(cell):
+            continue  # its row says it
         recipe, precision = cell.preset.recipe, cell.precision
         step = f"{recipe.batch} samples and {recipe.queries:,} query points in a step"
         who = "our recipe" if cell.recipe.startswith("our-") else NAMES[cell.model]

@@ -29,7 +29,7 @@ EVALUATIONS = 25  # how often a run looks at its validation error, and is saved;
 SAVED = 300.0  # seconds after which it is saved in any case
 POINTS = {"cuda": 262_144}  # of validation samples at once, by device
 FEW_POINTS = 65_536  # on others
-RISEN = 1.5  # times its lowest: a loss that ends there was not found by chance
+RISEN = 1.5  # times its lowest: where a loss does not end by chance
 
 
 @dataclass(frozen=True)
@@ -179,6 +179,8 @@ def has_risen(losses: Sequence[float]) -> bool:
 
 
 def _warn_if_risen(training: Training) -> None:
+    if training.steps < 10 * EVALUATIONS:
+        return  # a point of the curve is the mean of few steps, and high by chance
     for seed, *losses in zip(training.seeds, *(p.losses for p in training.curve), strict=True):
         if has_risen(losses):
             best = losses.index(min(losses))
