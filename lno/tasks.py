@@ -156,7 +156,7 @@ class Rollout(Steady):
         count = self.frames
 
         def repeated(values: Tensor) -> Tensor:
-            return values if len(values) < len(batch) else values.repeat_interleave(count, 0)
+            return values if len(values) == 1 else values.repeat_interleave(count, 0)
 
         masks = (batch.mask, batch.query_mask)
         mask, query_mask = (None if m is None else m.repeat_interleave(count, 0) for m in masks)

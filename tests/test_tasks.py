@@ -134,14 +134,15 @@ def films(samples: int = 6, seen: int = 3, frames: int = 4) -> Fields:
     return Fields(x, film[..., :seen], y=film[..., seen:])
 
 
-def test_every_window_of_a_film_is_a_sample() -> None:
+@pytest.mark.parametrize("chosen", [(2, 5), (4,)])
+def test_every_window_of_a_film_is_a_sample(chosen: tuple[int, ...]) -> None:
     data, task = films(), Rollout(4)
-    batch = task.draw(data.batch([2, 5]), None, torch.Generator())
+    batch = task.draw(data.batch(chosen), None, torch.Generator())
     film = np.concatenate((data.u, data.y), -1)
-    assert batch.u.shape == (8, 20, 3)
+    assert batch.u.shape == (4 * len(chosen), 20, 3)
     assert batch.x.shape == (1, 20, 2)
     assert batch.x_query is batch.x
-    for k, (sample, start) in enumerate((s, t) for s in (2, 5) for t in range(4)):
+    for k, (sample, start) in enumerate((s, t) for s in chosen for t in range(4)):
         np.testing.assert_allclose(batch.u[k], film[sample, :, start : start + 3], rtol=1e-6)
         np.testing.assert_allclose(batch.y[k], film[sample, :, start + 3 : start + 4], rtol=1e-6)
 
