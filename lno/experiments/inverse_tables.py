@@ -38,9 +38,9 @@ def completer_table(cells: Sequence[Stage], seeds: Sequence[int], results: Path)
     names = [f"test:ratio={percent(ratio)}" for ratio in RATIOS]
     rows = _rows(cells, names, seeds, results)
     for model in _models(cells):
-        once, often = paper.COMPLETER[model], paper.COMPLETER_SPREAD[model]
-        rows.append([f"{NAMES[model]}, paper", "1", *(f"{once[ratio]:.2f}" for ratio in RATIOS)])
-        rows.append([f"{NAMES[model]}, paper", "3", *(_printed(often[ratio]) for ratio in RATIOS)])
+        name, once, often = _published(model), paper.COMPLETER[model], paper.COMPLETER_SPREAD[model]
+        rows.append([name, "1", *(f"{once[ratio]:.2f}" for ratio in RATIOS)])
+        rows.append([name, "3", *(_printed(often[ratio]) for ratio in RATIOS)])
     notes = [
         f"Burgers' equation, observed and completed for {_window()}. A model serves all ratios, "
         "which are drawn anew in every step, unless its row says otherwise. The paper trained one "
@@ -59,10 +59,10 @@ def propagator_table(cells: Sequence[Stage], seeds: Sequence[int], results: Path
     sources = ["truth", *(f"{model} {percent(ratio)}" for model, ratio in after)]
     rows = _rows(cells, [f"test:from={source}" for source in sources], seeds, results)
     for model in _models(cells):
-        once = paper.PROPAGATOR[model]
-        rows.append([f"{NAMES[model]}, paper", "1", *(f"{once[source]:.2f}" for source in sources)])
+        name, once = _published(model), paper.PROPAGATOR[model]
+        rows.append([name, "1", *(f"{once[source]:.2f}" for source in sources)])
         truth = _printed(paper.PROPAGATOR_SPREAD[model])
-        rows.append([f"{NAMES[model]}, paper", "3", truth, *[UNASKED] * len(after)])
+        rows.append([name, "3", truth, *[UNASKED] * len(after)])
     notes = [
         "Burgers' equation: errors at t = 0 and t = 1 of propagators that read the field for "
         f"{_window()}, the truth or what a completer of the same seed sees of it at a ratio; our "
@@ -151,6 +151,10 @@ def _label(cell: Cell) -> str:
         longer = f", {cell.epochs} epochs" * (cell.epochs > EPOCHS["completer"])
         return f"{NAMES[cell.model]}, one for each ratio{longer}"
     return NAMES[cell.model]
+
+
+def _published(model: str) -> str:
+    return f"{NAMES[model]}, as published"
 
 
 def _models(cells: Sequence[Cell]) -> list[str]:

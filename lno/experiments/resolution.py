@@ -108,7 +108,7 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
         rows.append([f"{name}, {cell.epochs} epochs", str(len(found)), *ours])
         printed = RESOLUTION.get(cell.model, {})
         shown = [f"{printed[n]:.2f}" if n in printed else "not given" for n in GRIDS]
-        rows.append([f"{name}, paper", "", *shown])
+        rows.append([f"{name}, as published", "", *shown])
     header = ["relative L2, %", "seeds", *(f"{n}²" for n in GRIDS)]
     note = (
         "Darcy, trained on 1,000 samples of 43² points, tested on 200 others, the same random "

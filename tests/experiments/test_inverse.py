@@ -401,8 +401,8 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| LNO | 3 | 1.200 ± 0.200 |" in text
     assert "| GNOT | 0 | missing |" in text
     assert "| LNO, one for each ratio | 0–1 | missing | missing | 2.000 | missing |" in text
-    assert "| LNO, paper | 1 | 0.60 |" in text
-    assert "| DeepONet, paper | 3 | 2.37 ± 0.18 |" in text
+    assert "| LNO, as published | 1 | 0.60 |" in text
+    assert "| DeepONet, as published | 3 | 2.37 ± 0.18 |" in text
     for told in (
         "8 samples to train on, 3 to watch and 3 others to test on",
         "Budget of our recipe: 200 epochs, 4 samples and 64 query points in a step, mixed; "
@@ -415,8 +415,8 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     fake(tmp_path, cells["lno", "our-propagator"], 0, truth)
     text = inverse_tables.propagator_table(inverse.PROPAGATORS, range(3), tmp_path).markdown()
     assert "| LNO, our recipe | 0–1 | 3.000 | 5.000 | missing | – | – | – | – |" in text
-    assert "| LNO, paper | 1 | 3.73 | 5.69 | 7.72 | 9.03 | 10.98 |" in text
-    assert "| LNO, paper | 3 | 3.46 ± 0.21 | – |" in text
+    assert "| LNO, as published | 1 | 3.73 | 5.69 | 7.72 | 9.03 | 10.98 |" in text
+    assert "| LNO, as published | 3 | 3.46 ± 0.21 | – |" in text
     squares = inverse_tables.propagator_intervals(inverse.ON_GRIDS, range(3), tmp_path)
     assert len(squares.rows) == 4 * 4
     assert "| LNO, our recipe | 0–1 | 2 | missing | 4.000 | missing | missing |" in (
