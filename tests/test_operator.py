@@ -283,14 +283,18 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 def test_a_loss_that_ends_above_where_it_was_is_told(
     line_fields: Fields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    keys = {"recipe": {"loss": "mse"}, "config": SMALL, "progress": False, "seed": 3, "epochs": 28}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        steady = Operator.fit(line_fields, **keys)
+    # 252 steps are 25 intervals of ten, and two that belong to the last.
+    assert [row["step"] for row in steady.provenance["curve"]][-2:] == [240, 252]
     real, steps = METRICS["mse"], iter(range(1000))
     monkeypatch.setitem(METRICS, "mse", lambda *a: real(*a) + (next(steps) > 240))
     with pytest.warns(
         UserWarning, match=r"of seed 3 became unstable: its loss was .* at step 2\d0"
     ):
-        Operator.fit(
-            line_fields, epochs=28, recipe={"loss": "mse"}, config=SMALL, progress=False, seed=3
-        )
+        Operator.fit(line_fields, **keys)
 
 
 def test_a_prediction_that_is_not_finite_is_an_error(

@@ -202,13 +202,15 @@ def _hidden(
     at: Float[Tensor, "b n f"], queries: Float[Tensor, "b q f"], real: Bool[Tensor, "b n"]
 ) -> tuple[Int[Tensor, "b j m"], Bool[Tensor, "b j m"]]:
     """For some observations themselves and the nearest others, and which of these are hidden."""
-    judges = _spread(at.shape[1], min(TRIALS, at.shape[1])).to(at.device)
-    asked = queries[:, _spread(queries.shape[1], len(judges)).to(at.device)]
+    chosen = min(TRIALS, at.shape[1])
+    first = real.int().argsort(dim=1, descending=True, stable=True)  # real ones, then padding
+    each = [_spread(max(int(count), chosen), chosen) for count in real.sum(1)]
+    judges = first.gather(1, torch.stack(each).to(first))
+    asked = queries[:, _spread(queries.shape[1], chosen).to(at.device)]
     padding = ~real[:, None]
     radius = torch.cdist(asked, at).masked_fill(padding, math.inf).amin(2, keepdim=True)
-    distances = torch.cdist(at[:, judges], at).masked_fill(padding, math.inf)
-    itself = judges.expand(len(at), -1)[..., None]
-    distances.scatter_(2, itself, -1.0)
+    distances = torch.cdist(_take(at, judges), at).masked_fill(padding, math.inf)
+    distances.scatter_(2, judges[..., None], -1.0)
     near = distances.topk(min(HIDDEN, at.shape[1]), dim=2, largest=False)
     hidden = near.values < radius
     most = int(hidden.sum(2).max())  # those that are hidden come first

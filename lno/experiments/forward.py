@@ -94,7 +94,7 @@ def _unstable(runs: dict[Cell, list[Run]]) -> list[str]:
     for cell, found in runs.items():
         for run in found:
             losses = [row["loss"] for row in run.curve]
-            if losses and has_risen(losses):
+            if losses and has_risen(losses, run.steps):
                 best = run.curve[losses.index(min(losses))]
                 lines.append(
                     f"{cell.problem}, {cell.model}, {cell.epochs} epochs, {cell.precision}, seed "

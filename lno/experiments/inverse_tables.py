@@ -181,11 +181,10 @@ def _budget(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
     trained = [cell for cell in cells if cell.epochs]
     ways: dict[str, list[str]] = {}
     for cell in trained:
-        if "epochs" in _label(cell):
-            continue  # its row says it
         recipe, precision = cell.preset.recipe, cell.precision
         step = f"{recipe.batch} samples and {recipe.queries:,} query points in a step"
-        who = "our recipe" if cell.recipe.startswith("our-") else NAMES[cell.model]
+        ours, longer = cell.recipe.startswith("our-"), "epochs" in _label(cell)
+        who = "our recipe" if ours else _label(cell) if longer else NAMES[cell.model]
         ways.setdefault(f"{recipe.epochs} epochs, {step}, {precision}", []).append(who)
     if len(ways) == 1:
         told += f" Budget, the same for every model: {next(iter(ways))}."

@@ -74,7 +74,9 @@ def train(
         pending.append(step(batches, weight))
         points += sum(len(b) * (b.x.shape[1] + b.x_query.shape[1]) for b in batches)
         training.step += 1
-        evaluate = training.step % interval == 0 or training.step == training.steps
+        left = training.steps - training.step
+        # What is left after the last whole interval belongs to it, or a few steps would be a point.
+        evaluate = left == 0 or (training.step % interval == 0 and left >= interval)
         # Reading a loss waits for the device, so a GPU is asked now and then only.
         if not evaluate and len(pending) < (LOOK if step.on_gpu else 1):
             continue
@@ -108,7 +110,8 @@ def train(
             if not evaluate:  # else it has just been saved
                 checkpoint()
             return False
-    _warn_if_risen(training)
+    if training.team.leads:
+        _warn_if_risen(training)
     return True
 
 
@@ -169,26 +172,27 @@ def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
     return losses
 
 
-def has_risen(losses: Sequence[float]) -> bool:
-    """Whether a training ended well above where it had been: it became unstable on the way.
+def has_risen(losses: Sequence[float], steps: int) -> bool:
+    """Whether a training of so many steps ended well above where it had been: became unstable.
 
-    >>> has_risen([0.9, 0.1, 0.14]), has_risen([0.9, 0.1, 0.2])
-    (False, True)
+    In a short one, a point of the curve is the mean of few steps, and may be high by chance.
+
+    >>> [has_risen([0.9, 0.1, last], steps=1000) for last in (0.14, 0.2)]
+    [False, True]
     """
-    return losses[-1] > RISEN * min(losses)
+    return steps >= 10 * EVALUATIONS and losses[-1] > RISEN * min(losses)
 
 
 def _warn_if_risen(training: Training) -> None:
-    if training.steps < 10 * EVALUATIONS:
-        return  # a point of the curve is the mean of few steps, and high by chance
     for seed, *losses in zip(training.seeds, *(p.losses for p in training.curve), strict=True):
-        if has_risen(losses):
+        if has_risen(losses, training.steps):
             best = losses.index(min(losses))
             lowest, last = f"{losses[best]:.3g}", f"{losses[-1]:.3g}"
+            exact = ' or train with precision="tf32"' * (training.precision == "mixed")
             warnings.warn(
                 f"training of seed {seed} became unstable: its loss was {lowest} at step "
                 f"{training.curve[best].step:,} and ended at {last}; lower Recipe.rate, set "
-                'Recipe.clip, or train with precision="tf32" or "fp32"',
+                f"Recipe.clip{exact}",
                 stacklevel=2,
             )
 

@@ -163,6 +163,22 @@ def test_samples_at_once_are_each_of_them_and_padding_counts_for_nothing() -> No
     assert torch.allclose(shared[0], found[0], atol=1e-12)
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_padding_judges_no_guess(noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kriging, "TRIALS", 20)
+    x, q = draw(3, 400, 2), draw(3, 25, 2, seed=1)
+    u = wave(x) + noise * draw(3, 400, 1, seed=2)
+    guess = wave(x) + 0.2, wave(q) + 0.2
+    counts = torch.tensor([400, 9, 50])
+    found = krige(x, u, q, torch.arange(400) < counts[:, None], noise, guess=guess)
+    for k, n in enumerate(counts.tolist()):
+        one = (slice(k, k + 1), slice(n))
+        alone = krige(
+            x[one], u[one], q[k : k + 1], None, noise, guess=(guess[0][one], guess[1][k : k + 1])
+        )
+        assert torch.allclose(found[k], alone[0], atol=1e-6)
+
+
 def test_observations_may_repeat() -> None:
     x, u = draw(1, 9, 2), draw(1, 9, 1, seed=1)
     twice = krige(torch.cat((x, x), 1), torch.cat((u, u), 1), x)
@@ -251,4 +267,4 @@ def test_errors_of_the_observations_are_not_held_against_a_guess(noise: float) -
     u = wave(x) + noise * torch.from_numpy(np.random.default_rng(2).standard_normal((1, 300, 1)))
     alone, guided = (krige(x, u, q, noise=noise, guess=g) for g in (None, (wave(x), wave(q))))
     errors = [(answer - wave(q)).abs().mean() for answer in (alone, guided)]
-    assert errors[1] < 0.5 * errors[0]
+    assert errors[1] < 0.45 * errors[0]

@@ -134,7 +134,7 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             protocol="standard",
             seed=seed,
             epochs=cell.epochs,
-            steps=100,
+            steps=1000,
             task={"kind": "steady"},
             hardware="a GPU",
             seconds=30.0,
@@ -144,7 +144,7 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             metrics={"test": {"relative_l2": error}},
             members=3,
             precision="tf32",
-            curve=[{"step": 50 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
+            curve=[{"step": 500 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
         )
         run.save(small, cell.name(seed))
 
@@ -159,14 +159,14 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
     assert "| 1.600 | 1 | 0.58 |" in text
     assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | 8.45 | missing |" in text
     assert text.count("unstable") == 1
-    assert "transolver, 100 epochs, tf32, seed 0: training became unstable after step 50" in text
+    assert "transolver, 100 epochs, tf32, seed 0: training became unstable after step 500" in text
     assert "LNO / Transolver = 0.75 (paper: 0.49 / 0.58 = 0.84 at 500 epochs)" in text
     shown = plan([ours, theirs, absent], range(3), small)
     assert [row[:2] + row[5:6] for row in shown.rows] == [
         ["darcy", "transolver", "1, 2"],
         ["ns2d", "lno", "0, 1, 2"],
     ]
-    per_step = 30.0 / 100 / 3
+    per_step = 30.0 / 1000 / 3
     assert estimate(theirs, 2, small) == pytest.approx(per_step * theirs.steps * 2 / 60)
     assert estimate(absent, 3, small) is None
 

@@ -190,6 +190,13 @@ def test_what_all_keys_share_is_neither_seen_nor_learned(masked: bool) -> None:
         block(z, mask).float().square().sum().backward()
     learned = block.query_key_value.bias.grad
     assert not learned[of_keys].any() and learned[:32].all()
+    with torch.no_grad():  # the first feature is the same for all tokens, and most of their keys
+        block.norm_attention.weight[0], block.norm_attention.bias[0] = 0.0, 1.0
+        block.query_key_value.weight[of_keys, 0] += 300
+        block.query_key_value.weight[:64, 1:] *= 5
+        exact = block.double()(z.double(), mask)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert (block.float()(z, mask) - exact).abs().max() < 0.1
 
 
 def test_log_weights_stand_for_repeated_points() -> None:
