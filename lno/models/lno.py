@@ -232,12 +232,12 @@ class LatentBlock(nn.Module):
     def _queries_keys_values(
         self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None
     ) -> list[Float[Tensor, "b h m e"]]:
-        of_queries, of_keys, of_values = self.query_key_value.weight.chunk(3)
-        to_queries, _, to_values = self.query_key_value.bias.chunk(3)
+        query, key, value = self.query_key_value.weight.chunk(3)
+        query_bias, _, value_bias = self.query_key_value.bias.chunk(3)
         projected = (
-            F.linear(z, of_queries, to_queries),
-            F.linear(z - mean_token(z, mask)[:, None], of_keys),
-            F.linear(z, of_values, to_values),
+            F.linear(z, query, query_bias),
+            F.linear(z - mean_token(z, mask)[:, None], key),
+            F.linear(z, value, value_bias),
         )
         return [v.unflatten(-1, (self.heads, -1)).transpose(1, 2) for v in projected]
 

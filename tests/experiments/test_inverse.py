@@ -407,7 +407,7 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
         "8 samples to train on, 3 to watch and 3 others to test on",
         "Budget of our recipe: 200 epochs, 4 samples and 64 query points in a step, mixed; "
         "of LNO, GNOT, DeepONet: 30 epochs, 4 samples and 64 query points in a step, mixed; of "
-        "LNO, one for each ratio, 300 epochs: 300 epochs, 4 samples",
+        "LNO, one for each ratio, 10 times as long: 300 epochs, 4 samples",
         "on a GPU",
         "`lno reproduce completer`",
     ):

@@ -138,7 +138,6 @@ def test_what_cannot_be_is_refused():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gpu_and_cpu_agree_and_the_bits_do_not_depend_on_the_batch():
     problem = Darcy(grid=211)
     drawn = torch.from_numpy(np.stack([problem.draw(generator(0, k)) for k in range(6)]))

@@ -176,7 +176,6 @@ def test_what_cannot_be_is_refused():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_gpu_and_cpu_agree_and_the_bits_do_not_depend_on_the_batch():
     problem = NS2d(grid=64, every=2, viscosity=1e-3, frames=4)
     w = initial(problem, 6)

@@ -90,7 +90,6 @@ def test_symmetries_map_tensors_and_arrays_alike():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_symmetries_map_tensors_on_a_gpu():
     w = torch.arange(128.0).reshape(8, 8, 2)
     for g in (*square(), *flow_symmetries(4)):
