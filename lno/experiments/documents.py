@@ -1,4 +1,4 @@
-"""The numbers in the documentation, from the ledger.
+"""The numbers in the documentation, from the ledger, and a picture.
 
 `python -m lno.experiments.documents` writes them into README.md and docs/.
 """
@@ -13,7 +13,8 @@ from typing import Any
 from lno.experiments import pretrained
 from lno.files import write_text
 from lno.ledger import Run
-from lno.report.runs import NAMES
+from lno.report import plots
+from lno.report.runs import NAMES, sample_fields
 from lno.report.tables import Table
 
 FAST = ("tf32", "mixed")
@@ -192,6 +193,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
 }
+PICTURES = {"ns2d_prediction": "ns2d/lno/paper-500-mixed-seed0"}  # in docs/images, of runs
 PAGES = ("README.md", "docs/data.md", "docs/training.md", "docs/reconstruction.md")
 
 
@@ -206,8 +208,11 @@ def fill(text: str, results: Path) -> str:
 
 
 def main() -> None:
-    """Rewrite the pages of the checkout that this file is in."""
+    """Rewrite pages and pictures of the checkout that this file is in."""
     root = Path(__file__).parents[2]
+    for name, run in PICTURES.items():
+        figure = sample_fields((root / "results" / run).with_suffix(".npz"), "")
+        plots.save(figure, root / "docs" / "images" / f"{name}.png", dpi=110)
     for page in PAGES:
         path = root / page
         write_text(path, fill(path.read_text(encoding="utf-8"), root / "results"))
