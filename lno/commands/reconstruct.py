@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,9 @@ from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
 from lno.tasks import Completion
+from lno.training.device import one_thread
+
+FEW = 512  # sensors: one core sees a field in them as fast as one waits for
 
 
 def reconstruct_file(
@@ -29,7 +33,8 @@ def reconstruct_file(
         plots.require_kind(plot)
     whole = Reconstructor.load(PRETRAINED if model is None else model, device)
     x, u = read_sensors(sensors, whole, repeated=noise > 0)
-    found = whole(x, u[:, None], noise)
+    with one_thread() if len(u) <= FEW else nullcontext():
+        found = whole(x, u[:, None], noise)
     names = whole.propagator.labels.names
     arrays = dict(zip(names["x"], found.axes, strict=True))
     with replacing(out) as temporary, temporary.open("wb") as file:
