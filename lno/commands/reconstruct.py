@@ -14,7 +14,7 @@ from lno.report import plots
 from lno.tasks import Completion
 from lno.training.device import one_thread
 
-FEW = 512  # sensors: one core sees a field in them as fast as one waits for
+ON_ONE_CORE = 512  # sensors at most: more cores gain little there, and lose much on a busy machine
 
 
 def reconstruct_file(
@@ -33,7 +33,7 @@ def reconstruct_file(
         plots.require_kind(plot)
     whole = Reconstructor.load(PRETRAINED if model is None else model, device)
     x, u = read_sensors(sensors, whole, repeated=noise > 0)
-    with one_thread() if len(u) <= FEW else nullcontext():
+    with one_thread() if len(u) <= ON_ONE_CORE else nullcontext():
         found = whole(x, u[:, None], noise)
     names = whole.propagator.labels.names
     arrays = dict(zip(names["x"], found.axes, strict=True))

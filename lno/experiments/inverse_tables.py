@@ -174,10 +174,11 @@ def _gains(cells: Sequence[Stage], seeds: Sequence[int], results: Path) -> list[
         before, after = (float(np.mean(_errors(found, name))) for found in runs)
         power = np.log(after / before) / np.log(many / few)
         lines.append(
-            f"The paper's recipe has {few:,} steps here in place of {published:,}. At "
-            f"{name.removeprefix('test:ratio=').replace('%', ' %')}, {many:,} steps take its error "
-            f"from {100 * before:.3g} to {100 * after:.3g} %: it falls with the number of steps to "
-            f"the power of {power:.2f}."
+            f"The paper's recipe has {few:,} steps of {longer.preset.recipe.batch} samples here, "
+            f"in the paper {published:,} of {PAPER_RECIPE.batch}. At "
+            f"{name.removeprefix('test:ratio=').replace('%', ' %')}, {many:,} steps bring its "
+            f"error from {100 * before:.3g} to {100 * after:.3g} %, a power of {power:.2f} of "
+            "their number; more were not tried."
         )
     return lines
 

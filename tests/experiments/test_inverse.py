@@ -393,10 +393,8 @@ def test_a_table_says_what_more_steps_bring(tmp_path: Path) -> None:
     for cell, error in ((shorter, 0.08), (longer, 0.008)):  # a tenth after ten times the steps
         assert "the power of" not in text_of_completers(tmp_path)
         fake(tmp_path, cell, 0, {"ratio=1%": error})
-    told = "At 1 %, 3,000 steps take its error from 8 to 0.8 %"
-    assert f"{told}: it falls with the number of steps to the power of -1.00." in (
-        text_of_completers(tmp_path)
-    )
+    told = "At 1 %, 3,000 steps bring its error from 8 to 0.8 %, a power of -1.00 of their number"
+    assert told in text_of_completers(tmp_path)
 
 
 def text_of_completers(results: Path) -> str:
