@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from lno.experiments.cells import Cell
 from lno.experiments.paper import FORWARD
 from lno.ledger import Run
@@ -39,6 +41,7 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
                 str(cell.epochs),
                 spread(_errors(found)),
                 str(len(found)),
+                _of_the_draw(found),
                 f"{FORWARD[cell.model][cell.problem]:.2f}",
                 _seconds(found),
             ]
@@ -51,6 +54,7 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
         "epochs",
         "relative L2, %",
         "seeds",
+        "± by test draw",
         "paper, 500 epochs",
         "seconds a seed",
     ]
@@ -60,6 +64,15 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
 
 def _errors(runs: Sequence[Run]) -> list[float]:
     return [run.metrics["test"]["relative_l2"] for run in runs]
+
+
+def _of_the_draw(runs: Sequence[Run]) -> str:
+    """The standard error of the error over the test samples: what another draw of them changes."""
+    errors = [run.samples.get("test", []) for run in runs]
+    if not errors or min(map(len, errors)) < 2:
+        return MISSING
+    each = np.mean(errors, axis=0)
+    return f"{100 * each.std(ddof=1) / len(each) ** 0.5:.3f}"
 
 
 def _seconds(runs: Sequence[Run]) -> str:
@@ -111,7 +124,8 @@ def _told(runs: dict[Cell, list[Run]]) -> list[str]:
     hardware = ", ".join(sorted({run.hardware for run in every}))
     return [
         f"Standard protocol, data of our own solvers, the last model of each run; mean ± standard "
-        f"deviation over seeds. On {hardware}. `lno reproduce forward`"
+        f"deviation over seeds, and by how much another draw of the test samples would move it "
+        f"(their standard error). On {hardware}. `lno reproduce forward`"
     ]
 
 

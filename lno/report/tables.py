@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import rich.box
 import rich.table
 
 from lno.report import html
@@ -47,8 +48,12 @@ class Table:
         return "".join([*parts, *(html.paragraph(note, note=True) for note in self.notes)])
 
     def rich(self) -> rich.table.Table:
-        """For a terminal."""
-        shown = rich.table.Table(*self.header, title=self.title)
+        """For a terminal; in a narrow one cells are folded, never cut: they are results."""
+        shown = rich.table.Table(
+            title=self.title, box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False
+        )
+        for name in self.header:
+            shown.add_column(name, overflow="fold")
         for row in self.rows:
             shown.add_row(*row)
         return shown

@@ -127,6 +127,8 @@ def test_test_samples_decide_nothing(small: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
     def fake(cell: Cell, seed: int, error: float, losses: tuple[float, ...] = (0.2, 0.1)) -> None:
+        # Four samples with a standard deviation of 0.002: the standard error is 0.001.
+        deviations = np.sqrt(0.75) * 0.002 * np.array([1, -1, 1, -1])
         run = Run(
             problem=cell.problem,
             model=cell.model,
@@ -144,6 +146,7 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             metrics={"test": {"relative_l2": error}},
             members=3,
             precision="tf32",
+            samples={"test": (error + deviations).tolist()},
             curve=[{"step": 500 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
         )
         run.save(small, cell.name(seed))
@@ -155,9 +158,9 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
     absent = Cell("ns2d", "lno", "paper", 20, "tf32")
     shown = forward.table([ours, theirs, absent], range(3), small)
     text = shown.markdown()
-    assert "| 1.200 ± 0.200 | 3 | 0.49 | 10 (3 at once) |" in text
-    assert "| 1.600 | 1 | 0.58 |" in text
-    assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | 8.45 | missing |" in text
+    assert "| 1.200 ± 0.200 | 3 | 0.100 | 0.49 | 10 (3 at once) |" in text
+    assert "| 1.600 | 1 | 0.100 | 0.58 |" in text
+    assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | missing | 8.45 | missing |" in text
     assert text.count("unstable") == 1
     assert "transolver, 100 epochs, tf32, seed 0: training became unstable after step 500" in text
     assert "LNO / Transolver = 0.75 (paper: 0.49 / 0.58 = 0.84 at 500 epochs)" in text
