@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -79,8 +80,9 @@ def reproduce(capsys: pytest.CaptureFixture[str], table: str, results: Path, *mo
 
 def listed(shown: str) -> list[tuple[str, str, str]]:
     """Model, recipe and seeds of the rows of a dry run."""
-    rows = [line.split("│") for line in shown.splitlines() if line.startswith("│ burgers")]
-    return [(row[2].strip(), row[3].strip(), row[6].strip()) for row in rows]
+    lines = [line.strip() for line in shown.splitlines()]
+    rows = [re.split(" {2,}", line) for line in lines if line.startswith("burgers")]
+    return [(row[1], row[2], row[5]) for row in rows]
 
 
 @pytest.fixture(scope="module")

@@ -269,7 +269,7 @@ def test_the_report_shows_what_there_is_and_what_is_missing(
     lno(capsys, monkeypatch, *words)
     [run] = PAPER.runs(small, [0]).values()
     error = f"{100 * run.metrics['test']['relative_l2']:.3f}"
-    assert f"| {error} | 1 | 0.49 |" in tables.read_text()
+    assert f"| {error} | 1 | " in tables.read_text()
     page = out.read_text()
     assert error in page
     for words in ("Navier–Stokes", "frame by frame", "the test sample with the median error"):
