@@ -12,14 +12,14 @@ from matplotlib.figure import Figure
 
 STYLE = """
 :root { color-scheme: light; }
-body { font: 16px/1.55 system-ui, sans-serif; color: #1c2430; margin: 0 auto; max-width: 1000px;
+body { font: 16px/1.55 system-ui, sans-serif; color: #1c2430; margin: 0 auto; max-width: 1100px;
        padding: 2.5rem 1.25rem 4rem; }
 h1 { font-size: 1.8rem; line-height: 1.25; margin: 0 0 .5rem; }
 h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; }
 p { max-width: 46rem; }
 img { display: block; max-width: 100%; height: auto; margin: 1rem 0; }
-table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .35rem .7rem; border-bottom: 1px solid #d9dee6; text-align: right; }
+table { display: block; overflow-x: auto; border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .35rem .55rem; border-bottom: 1px solid #d9dee6; text-align: right; }
 td { white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 td.best { font-weight: 650; }
