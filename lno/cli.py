@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import lno
 from lno.commands import reproduce
@@ -55,16 +54,10 @@ def quickstart(
 ) -> None:
     """Train a small operator and look at what it does: about five minutes on two CPU cores."""
     from lno.experiments import quickstart as example
-    from lno.report.runs import NAMES
 
     err.print("Learning to see a whole field from a few sensors (Burgers' equation).")
     comparisons = example.quickstart(folder, seed, results, _program())
-    methods = (NAMES[name] for name in example.METHODS)
-    table = Table("observed", "sensors", *methods, title="relative MAE, unseen samples")
-    for c in comparisons:
-        shown = (f"{100 * e['relative_mae']:.2f} %" for e in c.errors().values())
-        table.add_row(f"{100 * c.ratio:g} %", str(c.batch.x.shape[1]), *shown)
-    out.print(table)
+    out.print(example.table(comparisons).rich())
     out.print(f"Look at {folder / 'report.html'} in a browser. Then try:")
     for command in example.next_commands(folder, _program()):
         out.print(f"  {command}", soft_wrap=True)

@@ -69,10 +69,11 @@ def _errors(runs: Sequence[Run]) -> list[float]:
 def _of_the_draw(runs: Sequence[Run]) -> str:
     """The standard error of the error over the test samples: what another draw of them changes."""
     errors = [run.samples.get("test", []) for run in runs]
-    if not errors or min(map(len, errors)) < 2:
+    sizes = {len(each) for each in errors}
+    if len(sizes) != 1 or min(sizes) < 2:  # no run, or not of the same samples
         return MISSING
-    each = np.mean(errors, axis=0)
-    return f"{100 * each.std(ddof=1) / len(each) ** 0.5:.3f}"
+    mean = np.mean(errors, axis=0)
+    return f"{100 * mean.std(ddof=1) / len(mean) ** 0.5:.3f}"
 
 
 def _seconds(runs: Sequence[Run]) -> str:

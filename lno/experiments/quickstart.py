@@ -27,6 +27,7 @@ from lno.problems import Burgers
 from lno.problems.make import make
 from lno.report import html, plots
 from lno.report.runs import NAMES
+from lno.report.tables import Table
 from lno.tasks import Completion, to_json
 from lno.training.device import one_thread
 from lno.training.progress import progress
@@ -158,12 +159,20 @@ def _figure(operator: Operator, comparison: Comparison) -> Figure:
     return plots.reconstruction(plane, truth, _sensors(comparison, k), named)
 
 
+def table(comparisons: list[Comparison]) -> Table:
+    """Errors of the methods, a row for each number of sensors."""
+    rows = []
+    for c in comparisons:
+        shown = (f"{100 * e['relative_mae']:.2f} %" for e in c.errors().values())
+        rows.append([f"{100 * c.ratio:g} %", str(c.batch.x.shape[1]), *shown])
+    header = ["observed", "sensors", *map(NAMES.__getitem__, METHODS)]
+    return Table("relative MAE, unseen samples", header, rows)
+
+
 def _report(operator: Operator, comparisons: list[Comparison], out: Path, program: str) -> str:
-    rows, best = [], []
+    shown, best = table(comparisons), []
     for c in comparisons:
         errors = [e["relative_mae"] for e in c.errors().values()]
-        shown = [f"{100 * e:.2f} %" for e in errors]
-        rows.append([f"{100 * c.ratio:g} %", f"{c.batch.x.shape[1]}", *shown])
         best.append(2 + errors.index(min(errors)))
     provenance = operator.provenance
     parts = [
@@ -174,7 +183,7 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
             "misses at them is carried to the points around by kriging and added. Beside it what "
             "needs no training: kriging alone, and cubic radial basis functions (RBF)."
         ),
-        html.table(["observed", "sensors", *map(NAMES.__getitem__, METHODS)], rows, best),
+        html.table(shown.header, shown.rows, best),
         html.paragraph(
             f"Mean absolute error relative to the mean size of the field, mean over {TEST} "
             "solutions that were not used in training. The fewer the sensors, the more it helps "
