@@ -78,6 +78,15 @@ def write_json(path: str | Path, content: Any) -> None:
     write_text(path, text + "\n")
 
 
+def read_json(path: str | Path) -> Any:
+    """What is in a JSON file; NaN and infinity are errors here too."""
+    return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=_no_number)
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"expected numbers, got {name}")
+
+
 def require_signature(path: str | Path, signature: bytes, offset: int, kind: str) -> None:
     """Raise unless the file exists and has the `signature` of its `kind` at byte `offset`.
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lno.config import from_dict, to_dict
-from lno.files import write_json
+from lno.files import read_json, write_json
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class Run:
     def load(path: str | Path) -> Run:
         """Read a file of `save`."""
         try:
-            return from_dict(Run, json.loads(Path(path).read_text(encoding="utf-8")))
+            return from_dict(Run, read_json(path))
         except ValueError as error:
             raise ValueError(f"{path} is not a run of the ledger: {error}") from error
 

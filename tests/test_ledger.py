@@ -105,6 +105,7 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
         ("{", "not a run"),
         ("[]", "expects a mapping"),
         ("{}", "needs the key 'problem'"),
+        ('{"problem": NaN}', "expected numbers, got NaN"),
         ('{"problm": 1}', "did you mean 'problem'"),
         ('"text"', "expects a mapping"),
     ],

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lno.experiments import pretrained
-from lno.files import write_text
+from lno.files import read_json, write_text
 from lno.ledger import Run
 from lno.report import plots
 from lno.report.runs import NAMES, sample_fields
@@ -220,7 +219,7 @@ def main() -> None:
 
 def _measured(results: Path, name: str) -> Any:
     """What `benchmarks/<name>.py` wrote."""
-    return json.loads((results / "benchmarks" / f"{name}.json").read_text(encoding="utf-8"))
+    return read_json(results / "benchmarks" / f"{name}.json")
 
 
 def _bold(text: str, best: bool) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,7 @@ from lno.data import Fields
 from lno.experiments.datasets import PROTOCOLS
 from lno.experiments.paper import EFFICIENCY
 from lno.experiments.presets import preset
-from lno.files import write_json
+from lno.files import read_json, write_json
 from lno.models import build_model
 from lno.operator import model_spec
 from lno.report.runs import NAMES
@@ -124,7 +123,7 @@ def measure_all(
 def table(results: Path) -> Table:
     """Costs beside the paper's."""
     path = results / "benchmarks" / "efficiency.json"
-    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = read_json(path)["rows"] if path.exists() else []
     by = {(r["problem"], r["model"]): r for r in rows}
     shown, notes = [], []
     for problem in PROBLEMS:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from lno import tasks
 from lno.experiments.cells import Cell, missing_runs
+from lno.files import read_json
 from lno.ledger import Run
 from lno.report.tables import Table
 
@@ -49,4 +49,4 @@ def estimate(cell: Cell, seeds: int, results: Path) -> float | None:
 
 def _rows(results: Path, benchmark: str) -> list[dict[str, Any]]:
     path = results / "benchmarks" / f"{benchmark}.json"
-    return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return read_json(path)["rows"] if path.exists() else []

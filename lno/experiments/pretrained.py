@@ -6,7 +6,6 @@ on the samples that were watched, and how much they contain is measured on the t
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -29,7 +28,7 @@ from lno.experiments.inverse import (
     predicted,
 )
 from lno.experiments.presets import RATIOS, WINDOW
-from lno.files import write_json, write_text
+from lno.files import read_json, write_json, write_text
 from lno.operator import Operator
 from lno.reconstruct import PRETRAINED, Reconstructor
 from lno.report.plots import agreement
@@ -197,4 +196,4 @@ def _after() -> list[str]:
 
 def _found(results: Path) -> dict[str, Any]:
     path = results / "benchmarks" / "pretrained.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return read_json(path) if path.exists() else {}
