@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from lno.files import replacing
-
-FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
+from lno.report.fields import ERROR, FIELD, INK
 
 
 @dataclass(frozen=True)
@@ -74,32 +73,17 @@ def reconstruction(
     return figure
 
 
-def field_picture(
-    plane: Plane, values: np.ndarray, sensors: tuple[np.ndarray, np.ndarray], label: str
-) -> Figure:
-    """One field (rows, columns) with the sensors that it was predicted from on top."""
-    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
-    axis = figure.subplots()
-    span = float(np.abs(values).max()) or 1.0
-    low, high = (-span, span) if values.min() < 0 < values.max() else (values.min(), values.max())
-    shown = draw_field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
-    x, _ = sensors
-    axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
-    axis.set(xlabel=plane.names[1], ylabel=plane.names[0], title=f"{label} from {len(x)} points")
-    figure.colorbar(shown, ax=axis, label=label)
-    return figure
-
-
 def bounded_field(
     plane: Plane,
     values: np.ndarray,
-    width: np.ndarray,
+    width: np.ndarray | None,
     sensors: tuple[np.ndarray, np.ndarray],
     label: str,
 ) -> Figure:
-    """A field (rows, columns) with its sensors, and beside it how wide its bounds are."""
-    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
+    """A field (rows, columns) with its sensors, and beside it how wide its bounds are, if known."""
+    panels = 1 if width is None else 2
+    figure = Figure(figsize=(5.5 * panels, 4.2), layout="constrained")
+    left, *rest = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
     span = float(np.abs(values).max()) or 1.0
     shown = draw_field(left, plane, values, FIELD, -span, span)
     x, u = sensors
@@ -107,31 +91,16 @@ def bounded_field(
     left.scatter(x[:, 1], x[:, 0], c=u, cmap=FIELD, vmin=-span, vmax=span, **marks)
     counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
     left.set(title=f"{label} from {counted}", ylabel=plane.names[0], xlabel=plane.names[1])
+    left.axis(plane.extent())  # sensors on the edge do not move it
+    figure.colorbar(shown, ax=left)
+    if width is None:
+        return figure
+    [right] = rest
     wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
     right.set(title="width of the bounds", xlabel=plane.names[1])
-    right.axis(plane.extent())  # sensors on the edge do not move it
-    figure.colorbar(shown, ax=left)
+    right.axis(plane.extent())
     figure.colorbar(wide, ax=right)
-    return figure
-
-
-def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
-    """Samples side by side, their named fields (rows, columns) below each other."""
-    rows = max(len(fields) for fields in samples)
-    figure = Figure(figsize=(3.0 * len(samples), 2.6 * rows), layout="constrained")
-    axes = figure.subplots(rows, len(samples), squeeze=False, sharex=True, sharey=True)
-    for k, fields in enumerate(samples):
-        for axis, (name, values) in zip(axes[:, k], fields, strict=False):
-            signed = values.min() < 0 < values.max()
-            span = float(np.abs(values).max())
-            low, high = (-span, span) if signed else (float(values.min()), float(values.max()))
-            shown = draw_field(axis, plane, values, FIELD if signed else "viridis", low, high)
-            axis.set_title(f"{name}, sample {k}")
-            figure.colorbar(shown, ax=axis, shrink=0.85)
-        axes[-1, k].set_xlabel(plane.names[1])
-    for axis in axes[:, 0]:
-        axis.set_ylabel(plane.names[0])
     return figure
 
 
@@ -171,7 +140,7 @@ def heat_maps(
 def agreement(
     stated: Sequence[float], lines: Mapping[str, Sequence[float]], x: str, y: str
 ) -> Figure:
-    """Shares that were found against those that were stated; on the diagonal they agree."""
+    """Measured shares against stated ones; on the diagonal they agree."""
     figure = Figure(figsize=(4.2, 4.0), layout="constrained")
     axis = figure.subplots()
     low = min(stated) - 0.05
@@ -206,7 +175,7 @@ def save(figure: Figure, path: str | Path, dpi: int = 130) -> None:
 
 
 def require_kind(path: str | Path) -> str:
-    """The format of a figure, by its name; raises where there is none: before the work."""
+    """The format of a figure, by its name; raises where it is unknown: before the work."""
     kind = Path(path).suffix.lstrip(".") or "png"
     if kind not in FigureCanvasBase.get_supported_filetypes():
         raise ValueError(f"cannot draw a .{kind} file: choose a name ending in .png, .svg or .pdf")
