@@ -75,7 +75,9 @@ def describe_fields(fields: Fields) -> dict[str, str]:
         lines["geometry"] = str(dict(fields.geometry))
     if fields.space < fields.spec.coordinates:
         lines["covariates"] = ", ".join(fields.names["x"][fields.space :])
-    given = [k for k in ("weights", "query_weights", "background") if getattr(fields, k) is not None]
+    given = [
+        k for k in ("weights", "query_weights", "background") if getattr(fields, k) is not None
+    ]
     if given:
         lines["also"] = ", ".join(given)
     lines["period"] = str(fields.period)
@@ -85,9 +87,7 @@ def describe_fields(fields: Fields) -> dict[str, str]:
     return lines
 
 
-def _ranges(
-    name: str, values: np.ndarray, labels: list[str], units: list[str]
-) -> dict[str, str]:
+def _ranges(name: str, values: np.ndarray, labels: list[str], units: list[str]) -> dict[str, str]:
     """The range of each column of values (n, c)."""
     found = {}
     for k, (label, unit) in enumerate(zip(labels, units, strict=True)):

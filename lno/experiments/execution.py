@@ -19,7 +19,7 @@ from lno import tasks
 from lno.config import to_dict
 from lno.data import Fields
 from lno.experiments.pictures import save_sample
-from lno.experiments.runs import MODEL, RunSpec
+from lno.experiments.runs import MODEL, RunSpec, Samples
 from lno.files import write_json
 from lno.ledger import Run, commit
 from lno.operator import Operator
@@ -57,8 +57,9 @@ def execute(
         device: as in `Operator.fit`.
         options: further arguments of `Operator.fit`: resume, pause_after, split, ...
     """
-    operator = fit(spec, seeds, out, device, **options)
-    _, _, test = spec.samples(device)
+    samples = spec.samples(device)
+    operator = fit(spec, seeds, samples, out, device, **options)
+    *_, test = samples
     runs = [record(spec, operator, k, seed, test, out) for k, seed in enumerate(seeds)]
     alone = len(seeds) == 1
     errors = next(iter(runs[0].metrics.values())) if alone else operator.evaluate(test)
@@ -66,11 +67,16 @@ def execute(
 
 
 def fit(
-    spec: RunSpec, seeds: Sequence[int], out: Path, device: str = "auto", **options: Any
+    spec: RunSpec,
+    seeds: Sequence[int],
+    samples: Samples,
+    out: Path,
+    device: str = "auto",
+    **options: Any,
 ) -> Operator:
     """The part of `execute` that trains: the operator, which is saved in the folder."""
     chosen = spec.preset
-    train_data, validation, test = spec.samples(device)
+    train_data, validation, test = samples
     arguments = {
         "task": chosen.task,
         "model": spec.model,
@@ -101,9 +107,7 @@ def fit(
     return operator
 
 
-def record(
-    spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path
-) -> Run:
+def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:
     """Test the k-th member of a trained operator and write its run into the folder of the run."""
     member, first = operator.member(k), seed == operator.provenance["seed"]
     found = spec.errors(member, test, seed)

@@ -12,7 +12,7 @@ import torch
 
 from lno.data import Fields
 from lno.experiments.execution import SAMPLE, fit, record
-from lno.experiments.runs import RunSpec
+from lno.experiments.runs import RunSpec, Samples
 from lno.operator import Operator
 from lno.training.precision import pick_precision
 
@@ -99,7 +99,7 @@ def train_operators(
     """The trained operators of all seeds; those that are not in the cache are trained again."""
     for group in groups([seed for seed in seeds if spec.operator(seed) is None]):
         say(str(Job(spec, tuple(group))))
-        _train(spec, group, device, None)
+        _train(spec, group, spec.samples(device), device, None)
     found = [spec.operator(seed, device) for seed in seeds]
     if None in found:
         raise InterruptedError("training was stopped before its end: the same command continues it")
@@ -185,15 +185,15 @@ def _make(job: Job, results: Path, device: str, minutes: float | None) -> tuple[
     if not spec.trained:
         spec.measure(device).save(results, spec.name(0))  # type: ignore[attr-defined]
         return True, 0.0
+    samples = spec.samples(device)
     if any(spec.kept(seed) is None for seed in job.seeds):
-        seconds = _train(spec, job.seeds, device, minutes)
-    _, _, test = spec.samples(device)
+        seconds = _train(spec, job.seeds, samples, device, minutes)
     for seed in job.seeds:
         found = spec.kept(seed, device)
         if found is None:
             return False, seconds / 60
         if not spec.path(results, seed).exists():
-            _file(spec, seed, *found, test, results)
+            _file(spec, seed, *found, samples[2], results)
     return True, seconds / 60
 
 
@@ -208,12 +208,14 @@ def _file(
         shutil.copy(folder / SAMPLE, spec.path(results, seed).with_suffix(".npz"))
 
 
-def _train(spec: RunSpec, seeds: Sequence[int], device: str, minutes: float | None) -> float:
+def _train(
+    spec: RunSpec, seeds: Sequence[int], samples: Samples, device: str, minutes: float | None
+) -> float:
     """Train seeds together in the cache; returns the seconds that this call took."""
     folder = spec.folder(seeds)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
-    operator = fit(spec, seeds, folder, device, resume=resume, pause_after=minutes)
+    operator = fit(spec, seeds, samples, folder, device, resume=resume, pause_after=minutes)
     return operator.provenance["seconds"] - before
 
 

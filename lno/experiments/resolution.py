@@ -36,9 +36,7 @@ class OnGrids(RunSpec):
     def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """Errors on the test samples at every resolution."""
         fine = fine_samples("cuda" if operator.device.type == "cuda" else "cpu")
-        return {
-            f"test:grid={n}": operator.on_grid((n, n)).errors(at_nodes(fine, n)) for n in GRIDS
-        }
+        return {f"test:grid={n}": operator.on_grid((n, n)).errors(at_nodes(fine, n)) for n in GRIDS}
 
 
 SPECS = tuple(

@@ -27,6 +27,7 @@ from lno.problems import PROBLEMS
 from lno.tasks import Task
 
 MODEL = "model.safetensors"
+Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class RunSpec:
         recipe = self.preset.recipe
         return recipe.epochs * -(-protocol_of(self.problem, self.protocol).train // recipe.batch)
 
-    def samples(self, device: str) -> tuple[Fields, Fields | float, Fields]:
+    def samples(self, device: str) -> Samples:
         """Samples to train on, to validate on (or their share of the first), and to test on."""
         if self.data is None:
             train, test = dataset(self.problem, self.protocol, device)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lno.data import Fields
 from lno.experiments.datasets import protocol_of
-from lno.experiments.presets import default_preset, preset as find_preset
+from lno.experiments.presets import default_preset
+from lno.experiments.presets import preset as find_preset
 from lno.experiments.runs import RunSpec
 from lno.operator import Operator
 from lno.problems import PROBLEMS

@@ -35,8 +35,7 @@ def reconstruction(
     plane: Plane,
     truth: np.ndarray,
     sensors: tuple[np.ndarray, np.ndarray],
-    guesses: dict[str, np.ndarray],
-    title: str = "",
+    fields: dict[str, np.ndarray],
 ) -> Figure:
     """Sensors above the truth, and beside them each reconstruction above its error.
 
@@ -44,19 +43,18 @@ def reconstruction(
         plane: where the fields (rows, columns) lie.
         truth: the true field.
         sensors: positions (n, 2) and values (n,) of the observations.
-        guesses: reconstructed fields by name.
-        title: a line above.
+        fields: reconstructed fields by name.
     """
-    columns = 1 + len(guesses)
+    columns = 1 + len(fields)
     figure = Figure(figsize=(3.6 * columns, 5.6), layout="constrained")
     axes = figure.subplots(2, columns, sharex=True, sharey=True)
     span = float(np.abs(truth).max())
-    worst = max(float(np.abs(g - truth).max()) for g in guesses.values()) or 1.0
+    worst = max(float(np.abs(g - truth).max()) for g in fields.values()) or 1.0
     _sensors(axes[0, 0], plane, sensors, span)
     axes[0, 0].set_title(f"{len(sensors[1])} sensors")
     shown = draw_field(axes[1, 0], plane, truth, FIELD, -span, span)
     axes[1, 0].set_title("truth")
-    for k, (name, guess) in enumerate(guesses.items(), start=1):
+    for k, (name, guess) in enumerate(fields.items(), start=1):
         error = np.abs(guess - truth)
         draw_field(axes[0, k], plane, guess, FIELD, -span, span)
         wrong = draw_field(axes[1, k], plane, error, ERROR, 0.0, worst)
@@ -68,22 +66,35 @@ def reconstruction(
         row[0].set_ylabel(plane.names[0])
     for axis in axes[1]:
         axis.set_xlabel(plane.names[1])
-    if title:
-        figure.suptitle(title)
+    return figure
+
+
+def field_picture(
+    plane: Plane, values: np.ndarray, sensors: tuple[np.ndarray, np.ndarray], label: str
+) -> Figure:
+    """One field (rows, columns) with the sensors that it was predicted from on top."""
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axis = figure.subplots()
+    span = float(np.abs(values).max()) or 1.0
+    low, high = (-span, span) if values.min() < 0 < values.max() else (values.min(), values.max())
+    shown = draw_field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
+    x, _ = sensors
+    axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
+    axis.set(xlabel=plane.names[1], ylabel=plane.names[0], title=f"{label} from {len(x)} points")
+    figure.colorbar(shown, ax=axis, label=label)
     return figure
 
 
 def bounded_field(
     plane: Plane,
     values: np.ndarray,
-    width: np.ndarray | None,
+    width: np.ndarray,
     sensors: tuple[np.ndarray, np.ndarray],
     label: str,
 ) -> Figure:
-    """A field (rows, columns) with its sensors, and beside it how wide its bounds are, if known."""
-    panels = 1 if width is None else 2
-    figure = Figure(figsize=(5.5 * panels, 4.2), layout="constrained")
-    left, *rest = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
+    """A field (rows, columns) with its sensors, and beside it how wide its bounds are."""
+    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
+    left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     span = float(np.abs(values).max()) or 1.0
     shown = draw_field(left, plane, values, FIELD, -span, span)
     x, u = sensors
@@ -91,15 +102,11 @@ def bounded_field(
     left.scatter(x[:, 1], x[:, 0], c=u, cmap=FIELD, vmin=-span, vmax=span, **marks)
     counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
     left.set(title=f"{label} from {counted}", ylabel=plane.names[0], xlabel=plane.names[1])
-    left.axis(plane.extent())  # sensors on the edge do not move it
-    figure.colorbar(shown, ax=left)
-    if width is None:
-        return figure
-    [right] = rest
     wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
     right.set(title="width of the bounds", xlabel=plane.names[1])
-    right.axis(plane.extent())
+    right.axis(plane.extent())  # sensors on the edge do not move it
+    figure.colorbar(shown, ax=left)
     figure.colorbar(wide, ax=right)
     return figure
 
