@@ -150,9 +150,9 @@ def completion_table(results: Path) -> Table:
         rows.append([r["name"], *(_bold(f"{100 * e:.2f} %", e == best) for e, best in pairs)])
     note = (
         f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
-        f"seed; {content['test']} held-out test samples ({content['hardware']}). Sensors at a share "
-        "of the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. The rule "
-        "for blending was chosen on 8 of these samples, with other models. "
+        f"seed; {content['test']} held-out test samples ({content['hardware']}). Sensors at a "
+        "share of the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. The "
+        "rule for blending was chosen on 8 of these samples, with other models. "
         "`python benchmarks/completion.py`"
     )
     return Table("Completion", ["relative MAE at", *content["seen"]], rows, [note])

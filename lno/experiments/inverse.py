@@ -4,8 +4,8 @@ A completer reconstructs the field inside a window of time from some of its poin
 propagator continues to all times from the field inside the window: the true one, or the one that a
 completer has reconstructed.
 
-Every method is given the same sensors of the same test samples: observations are drawn once, as data
-that hold nothing else of the field, and all predictions are made from these.
+Every method is given the same sensors of the same test samples: observations are drawn once, as
+data that hold nothing else of the field, and all predictions are made from these.
 """
 
 from __future__ import annotations

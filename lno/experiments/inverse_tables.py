@@ -131,7 +131,7 @@ def _intervals(
 def _rows(
     specs: Sequence[Stage], names: Sequence[str], seeds: Sequence[int], results: Path
 ) -> list[list[str]]:
-    """Label, number of seeds and errors on some data sets; specs with the same label share a row."""
+    """Label, number of seeds and errors on some test sets; specs with one label share a row."""
     rows = []
     for label in dict.fromkeys(map(_label, specs)):
         several = [spec for spec in specs if _label(spec) == label]
@@ -211,8 +211,8 @@ def _query_sets(specs: Sequence[RunSpec]) -> list[str]:
         if spec.trained and MODEL_TABLE[spec.model][0].queries_interact
     }
     return [
-        f"An answer of {name} depends on the other query points of a call: it is trained and tested "
-        f"in random sets of {size:,} query points."
+        f"An answer of {name} depends on the other query points of a call: it is trained and "
+        f"tested in random sets of {size:,} query points."
         for name, size in sizes.items()
         if size is not None
     ]

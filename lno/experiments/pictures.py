@@ -1,4 +1,4 @@
-"""Pictures of data: samples of a data set, predictions, and what is kept of a run for its report."""
+"""Pictures of data and predictions, and the samples that a run keeps for its report."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def plan(jobs: Sequence[Job]) -> Table:
 
 
 def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
-    """Minutes that runs of a spec will take, by runs and benchmarks in the ledger; None: unknown."""
+    """Minutes that runs of a spec will take, from the runs in the ledger; None: unknown."""
     if not spec.trained:
         return 0.0
     paths = sorted((results / spec.problem / spec.model).glob("*.json"))

@@ -45,8 +45,8 @@ STEADY, TRAJECTORY = Steady(), Rollout(10)
 WINDOW = Window("t", 0.25, 0.75)  # where Burgers' equation is observed
 RATIOS = (0.2, 0.1, 0.05, 0.01, 0.005)  # of its points there
 ANY_RATIO = RandomRatio(min(RATIOS), max(RATIOS))
-# Our completer is conditioned on its sensors: with more of them than this, the sensors determine the
-# field, and the model contributes little.
+# Our completer is conditioned on its sensors: with more of them than this, the sensors determine
+# the field, and the model contributes little.
 FEW_SENSORS = RandomRatio(0.0025, 0.05)
 
 
@@ -78,8 +78,8 @@ class Preset:
         return fields.without_period() if self.raw_coordinates else fields
 
 
-# The published code of Transolver: the learning rate and its cycle are torch's defaults, the loss is
-# in physical units, and the relative error of the gradient is taken for each axis, which counts
+# The published code of Transolver: the learning rate and its cycle are torch's defaults, the loss
+# is in physical units, and the relative error of the gradient is taken for each axis, which counts
 # twice ours.
 _TRANSOLVER = replace(
     PAPER_RECIPE, weight_decay=1e-5, beta2=0.999, schedule="onecycle_torch", physical=True
@@ -88,8 +88,8 @@ _PHYSICAL = replace(PAPER_RECIPE, physical=True)
 _SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 
 # The paper's recipe for its inverse problem, with larger batches and a random subset of the query
-# points in a step: a budget that all models share. Our own recipe is below it. Answers of GNOT depend
-# on the other queries of a call: its predictions are made in random sets of the same size.
+# points in a step: a budget that all models share. Our own recipe is below it. Answers of GNOT
+# depend on the other queries of a call: its predictions are made in random sets of the same size.
 _PROPAGATOR = replace(PAPER_RECIPE, batch=32, loss="mse", queries=2048)
 _COMPLETER = replace(_PROPAGATOR, optimizer="adam", weight_decay=0.0, schedule="step")
 _OURS = replace(_PROPAGATOR, epochs=200, optimizer="muon", loss="relative_mae", queries=1024)

@@ -19,12 +19,12 @@ from torch import Tensor
 from lno.data import Fields
 from lno.data.interpolate import interpolate_rbf
 from lno.data.krige import krige
-from lno.data.observe import RandomRatio, Window
+from lno.data.observe import RandomRatio
 from lno.data.tables import write_csv
 from lno.evaluation import Errors
 from lno.experiments.execution import execute
-from lno.experiments.inverse import errors_of, predicted
-from lno.experiments.presets import Preset
+from lno.experiments.inverse import errors_of, observed, predicted
+from lno.experiments.presets import FEW_SENSORS, WINDOW, Preset
 from lno.experiments.runs import RunSpec
 from lno.files import require_folder, write_text
 from lno.ledger import Run
@@ -40,11 +40,10 @@ from lno.tasks import Completion
 from lno.training.progress import progress
 from lno.training.recipe import Recipe
 
-WINDOW = Window("t", 0.25, 0.75)
 RATIOS = (0.05, 0.01, 0.005)
 CONFIG = LNOConfig(width=64, latents=64, blocks=4, heads=4, layers=1)
 RECIPE = Recipe(epochs=40, batch=8, loss="relative_mae", queries=256)
-TASK = Completion(RandomRatio(0.0025, 0.05), WINDOW)
+TASK = Completion(FEW_SENSORS, WINDOW)
 TRAIN, TEST = 1024, 64
 METHODS = ("lno", "kriging", "rbf")
 
@@ -164,7 +163,7 @@ def _compare(operator: Operator, test: Fields) -> list[Comparison]:
     comparisons, coordinates = [], operator.normalizers.x
     with progress("comparing", len(RATIOS) * len(test)) as update:
         for number, ratio in enumerate(RATIOS):
-            seen = _observed(test, ratio)
+            seen = observed(test, RandomRatio(ratio))
             kriged, splines = [], []
             for k, sample in enumerate(seen):
                 batch = seen.batch([k])
@@ -176,14 +175,6 @@ def _compare(operator: Operator, test: Fields) -> list[Comparison]:
             every = (predicted(operator, seen), torch.stack(kriged), torch.stack(splines))
             comparisons.append(Comparison(ratio, seen, dict(zip(METHODS, every, strict=True))))
     return comparisons
-
-
-def _observed(test: Fields, ratio: float) -> Fields:
-    """Sensors at a share of the points inside the window, and the truth there."""
-    task, generator = Completion(RandomRatio(ratio), WINDOW), torch.Generator().manual_seed(0)
-    inside = task.prepare(test)
-    batch = task.observe(inside.batch(np.arange(len(inside))), inside.grid, generator)
-    return Fields(batch.x, batch.u, inside.x, inside.y, period=inside.period)
 
 
 def _sensors(comparison: Comparison, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -215,9 +206,9 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
             "A Latent Neural Operator was trained to reconstruct solutions of Burgers' equation "
             f"from randomly placed sensors: {provenance['seconds']:.0f} seconds on the CPU, "
             f"{operator.parameters:,} weights. One model serves every number of sensors; its "
-            "predictions are conditioned on them (kriging with the model as the prior mean). Beside "
-            "it are methods that need no training: kriging alone, and cubic radial basis functions "
-            "(RBF)."
+            "predictions are conditioned on them (kriging with the model as the prior mean). "
+            "Beside it are methods that need no training: kriging alone, and cubic radial basis "
+            "functions (RBF)."
         ),
         html.table(shown.header, shown.rows, best),
         html.paragraph(

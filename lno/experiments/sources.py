@@ -79,8 +79,8 @@ def held_out_samples(operator: Operator, name: str | Path, device: str = "auto")
     _, _, test = spec.samples(device)
     if run["test_digest"] != test.digest:
         raise ValueError(
-            f"{run['data'] or run['problem']} is not what it was when {name} was trained: what were "
-            "test samples may have been trained on. Pass other samples with --data"
+            f"{run['data'] or run['problem']} is not what it was when {name} was trained: its test "
+            "samples may have been trained on. Pass other samples with --data"
         )
     return test
 
@@ -95,7 +95,7 @@ def _task(task: Task, fields: Fields | None, rollout: int | None) -> Task | None
     answers = fields.spec.out_channels
     if answers == 0 or answers % channels:
         raise ValueError(
-            f"a rollout in frames of {channels} channels: expected a multiple of that many channels "
-            f"of y, got {answers}"
+            f"a rollout in frames of {channels} channels: expected a multiple of that many "
+            f"channels of y, got {answers}"
         )
     return Rollout(answers // channels, channels)
