@@ -20,6 +20,7 @@ from matplotlib.ticker import MaxNLocator
 
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
+FINE = 10_000  # triangles, that a mesh is divided into before it is drawn
 Scale = tuple[str, float, float]  # a colour map and its limits
 
 
@@ -187,7 +188,8 @@ def draw(
     across, up = nodes.axes
     x, y = nodes.positions[:, across], nodes.positions[:, up]
     if nodes.triangles is not None:
-        return axis.tripcolor(x, y, nodes.triangles, shown, shading="gouraud", **colours)
+        x, y, triangles, shown = _refined(x, y, nodes.triangles, shown)
+        return axis.tripcolor(x, y, triangles, shown, shading="gouraud", **colours)
     if nodes.grid is None:
         size = float(np.clip(16000 / len(x), 1.0, 24.0))
         return axis.scatter(x, y, size, shown, lw=0, **colours)
@@ -238,6 +240,24 @@ def _triangles(cells: Int[np.ndarray, "m k"]) -> Int[np.ndarray, "t 3"]:
     if cells.shape[1] == 3:
         return cells
     return np.concatenate((cells[:, [0, 1, 2]], cells[:, [0, 2, 3]]))
+
+
+def _refined(
+    x: np.ndarray, y: np.ndarray, triangles: Int[np.ndarray, "m 3"], values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A coarse mesh with its triangles divided, values interpolated linearly.
+
+    Between the nodes of a triangle matplotlib blends colours, not values: in small triangles that
+    is the same.
+    """
+    corners = np.stack((x, y, values), -1)[triangles]  # (m, 3, 3)
+    while len(corners) < FINE:
+        a, b, c = corners.transpose(1, 0, 2)
+        ab, bc, ca = (a + b) / 2, (b + c) / 2, (c + a) / 2
+        parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
+        corners = np.concatenate([np.stack(part, 1) for part in parts])
+    points = corners.reshape(-1, 3)
+    return points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3), points[:, 2]
 
 
 def _triangles_of_part(
