@@ -179,6 +179,7 @@ def test_errors_of_completers_are_those_written_out(
 ) -> None:
     for seed, run in spec.runs(ledger, SEEDS).items():
         assert set(run.metrics) == set(spec.data_sets())
+        assert run.config.get("conditional", False) == spec.preset.conditional
         operator = spec.operator(seed)
         assert operator is not None
         for name, pattern in (
@@ -371,7 +372,13 @@ def test_only_finished_operators_of_the_same_setup_are_used(
     assert cut.operator(0) is None
 
 
-def fake(results: Path, spec: RunSpec, seed: int, errors: dict[str, float]) -> None:
+def fake(
+    results: Path,
+    spec: RunSpec,
+    seed: int,
+    errors: dict[str, float],
+    config: dict[str, Any] | None = None,
+) -> None:
     run = Run(
         problem="burgers",
         model=spec.model,
@@ -385,7 +392,7 @@ def fake(results: Path, spec: RunSpec, seed: int, errors: dict[str, float]) -> N
         seconds=30.0,
         parameters=5,
         data_hash="",
-        config={},
+        config=config or {},
         metrics={f"test:{name}": {"relative_mae": error} for name, error in errors.items()},
         precision=spec.precision,
     )
@@ -421,8 +428,6 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| DeepONet, as published | 3 | 2.37 ± 0.18 |" in text
     for sentence in (
         "8 training samples, 3 for validation and 3 others for testing",
-        "GNOT depends on the other query points of a call: it is trained and tested in random sets "
-        "of 64 query points",
         "Budget of our recipe: 200 epochs, 4 samples and 64 query points in a step, mixed; "
         "of LNO, GNOT, DeepONet: 30 epochs, 4 samples and 64 query points in a step, mixed; of "
         "LNO, one for each ratio, 10 times as long: 300 epochs, 4 samples",
@@ -445,6 +450,19 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     text = inverse_tables.completer_table(different, range(3), tmp_path).markdown()
     assert "Budget of LNO: 30 epochs" in text
     assert "; of GNOT: 7 epochs" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "way"), [({}, "on all of them at once"), ({"query_set": 64}, "in such sets too")]
+)
+def test_a_table_says_how_interacting_queries_were_tested(
+    root: Path, tmp_path: Path, config: dict[str, Any], way: str
+) -> None:
+    [spec] = [s for s in inverse.COMPLETERS if s.model == "gnot"]
+    assert "GNOT depends" not in text_of_completers(tmp_path)
+    fake(tmp_path, spec, 0, {"ratio=1%": 0.1}, config)
+    told = f"it was trained on random sets of 64 query points and tested {way}."
+    assert told in text_of_completers(tmp_path)
 
 
 def test_the_papers_numbers_have_all_models_and_columns() -> None:
