@@ -143,12 +143,13 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     """Rows of fields, each with its colours below it, or beside the row if they share them."""
     columns = max(map(len, rows))
     shape = max(panel.nodes.shape for row in rows for panel in row)
-    size = (3.1 * columns, len(rows) * (2.85 * shape + 1.1) + 0.4 * bool(title))
+    heights = [2.5 * shape + 0.65 if _shares_colours(row) else 2.85 * shape + 1.1 for row in rows]
+    size = (3.1 * columns, sum(heights) + 0.4 * bool(title))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
     for r, row in enumerate(rows):
-        together = len(row) > 1 and row[0].scale is not None and len({p.scale for p in row}) == 1
+        together = _shares_colours(row)
         for axis, panel in zip(axes[r], row, strict=False):
             shown = draw(axis, panel.nodes, panel.values, panel.scale)
             domain = panel.domain or panel.nodes
@@ -171,6 +172,10 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     if title:
         figure.suptitle(title)
     return figure
+
+
+def _shares_colours(row: Sequence[Panel]) -> bool:
+    return len(row) > 1 and row[0].scale is not None and len({p.scale for p in row}) == 1
 
 
 def draw(
