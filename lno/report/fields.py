@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.tri import Triangulation
 
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
@@ -196,8 +197,8 @@ def draw(
     across, up = nodes.axes
     x, y = nodes.positions[:, across], nodes.positions[:, up]
     if nodes.triangles is not None:
-        x, y, triangles, shown = _refined(x, y, nodes.triangles, shown)
-        return axis.tripcolor(x, y, triangles, shown, shading="gouraud", **colours)
+        mesh, shown = _refined(x, y, nodes.triangles, shown)
+        return axis.tripcolor(mesh, shown, shading="gouraud", **colours)
     if nodes.grid is None:
         size = float(np.clip(16000 / len(x), 1.0, 24.0))
         return axis.scatter(x, y, size, shown, lw=0, **colours)
@@ -252,7 +253,7 @@ def _triangles(cells: Int[np.ndarray, "m k"]) -> Int[np.ndarray, "t 3"]:
 
 def _refined(
     x: np.ndarray, y: np.ndarray, triangles: Int[np.ndarray, "m 3"], values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Triangulation, np.ndarray]:
     """A coarse mesh with its triangles divided, values interpolated linearly.
 
     Between the nodes of a triangle matplotlib blends colours, not values: in small triangles that
@@ -265,7 +266,8 @@ def _refined(
         parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
         corners = np.concatenate([np.stack(part, 1) for part in parts])
     points = corners.reshape(-1, 3)
-    return points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3), points[:, 2]
+    mesh = Triangulation(points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3))
+    return mesh, points[:, 2]
 
 
 def _triangles_of_part(
