@@ -34,8 +34,8 @@ from lno.models.streamed import Factored, SoftmaxSums
 
 # In training, a matrix of more scores than this is never written out: see `Factored`.
 WRITTEN_OUT = 2**27
-# Up to this many attention weights in a block, unfused attention is faster on a GPU: a fused
-# kernel would leave most of it idle.
+# Up to this many attention weights in a block, unfused attention is faster on a GPU in float32: a
+# fused kernel would leave most of the GPU idle.
 SMALL_ATTENTION = 2**22
 
 
@@ -75,7 +75,9 @@ Scores = Float[Tensor, "#b n m"] | Factored
 
 
 class PhysicsCrossAttention(nn.Module):
-    """Attention between points and M learned latent positions; its scores read positions only.
+    """Attention between points and M latent positions, with scores that depend on positions only.
+
+    The learned queries and keys of eqs. 5 and 6 are the rows of the projector's last layer.
 
     >>> attention = PhysicsCrossAttention(width=16, latents=4, layers=1)
     >>> scores = attention.scores(torch.rand(2, 30, 16))
@@ -170,12 +172,12 @@ def _adjust(
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention between tokens, with keys of the tokens minus their mean.
+    """Multi-head attention between tokens, whose keys are computed from centred tokens.
 
-    What all keys have in common adds the same number to all scores of a query, and a softmax does
-    not change with it. It still matters for training: its gradient is zero but for rounding, which
-    Adam turns into full steps. The common part then grows until bfloat16 scores hold nothing else.
-    So keys are computed from centred tokens and have no bias, which leaves the result the same.
+    A vector added to all keys adds the same number to all scores of a query, so the softmax does
+    not depend on it. Its gradient is zero up to rounding errors, but Adam turns these into steps of
+    full size. In long runs it would grow until bfloat16 scores hold nothing else. So keys have no
+    bias and are computed from the tokens minus their mean, which leaves the result the same.
 
     >>> SelfAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
@@ -190,26 +192,22 @@ class SelfAttention(nn.Module):
     def forward(
         self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
     ) -> Float[Tensor, "b m c"]:
-        """What the tokens read from each other; tokens outside the mask are not read."""
+        """What each token reads from all tokens, or from those where the mask is True."""
         q, k, v = (
             projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             for projected in self.project(z, mask)
         )
-        # In float32 only: with other types the fused kernels are as fast.
-        whole = q.is_cuda and q.dtype == torch.float32 and mask is None
-        small = whole and q.shape[:-1].numel() * z.shape[1] <= SMALL_ATTENTION
-        read = None if mask is None else mask[:, None, None]
-        with sdpa_kernel(SDPBackend.MATH) if small else nullcontext():
-            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=read)
+        small = q.shape[:-1].numel() * z.shape[1] <= SMALL_ATTENTION
+        unfused = small and mask is None and q.is_cuda and q.dtype == torch.float32
+        attended = None if mask is None else mask[:, None, None]
+        with sdpa_kernel(SDPBackend.MATH) if unfused else nullcontext():
+            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
         return self.output(heads.transpose(1, 2).flatten(2))
 
     def project(
         self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
     ) -> tuple[Float[Tensor, "b m c"], Float[Tensor, "b m c"], Float[Tensor, "b m c"]]:
-        """Queries, keys and values, in one product with the centred tokens.
-
-        The product with their mean, and the biases, are added to queries and values only.
-        """
+        """Queries, keys and values: W (z − mean), plus W mean + bias for queries and values."""
         mean = mean_token(z, mask)[:, None]
         query, key, value = F.linear(z - mean, self.query_key_value.weight).chunk(3, dim=-1)
         of_query, _, of_value = self.query_key_value(mean).chunk(3, dim=-1)
@@ -300,7 +298,7 @@ class LNO(Model):
         scores = self.encoder.scores(features)
         z = self.encoder.encode(scores, self._values(x, u), mask, weights)
         z = self.process(z)
-        if x_query is not x or not self.config.tied:
+        if x_query is not x or not self.config.tied:  # otherwise the scores are the encoder's
             queries = features if x_query is x else self.trunk(x_query)
             scores = self.decoder.scores(queries)
         return self.head(self.decoder.decode(scores, z))

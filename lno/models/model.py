@@ -65,7 +65,7 @@ class ModelConfig:
 
 def _type_name(annotation: Any) -> str:
     """The annotation of a dataclass field as text, whether it was postponed or not."""
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 class Model(nn.Module, ABC):

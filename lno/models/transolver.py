@@ -225,7 +225,7 @@ class Transolver(Model):
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b n d"],
+        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
         """Predict at x from the values u observed there; see `Model.forward`.

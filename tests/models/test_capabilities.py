@@ -21,6 +21,7 @@ from small_models import (
     shallow,
 )
 
+import lno.models
 from lno import Spec
 from lno.data import Batch
 from lno.models import (
@@ -158,13 +159,10 @@ def test_a_model_for_one_grid_takes_no_other() -> None:
 
 def test_models_are_named_from_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     demand, model = Demand(CLOUD_SPEC, elsewhere=True), build(CLOUD)
-    everything = dict(MODELS)
-    for name in everything:
-        monkeypatch.delitem(MODELS, name)
+    monkeypatch.setattr(lno.models, "MODELS", table := {})
     with pytest.raises(ValueError, match="no other model can take these data"):
         require_capable(model, "transolver", demand)
-    monkeypatch.setitem(MODELS, "toy", (Toy, ToyConfig))
-    monkeypatch.setitem(MODELS, "mine", everything["lno"])
+    table.update(toy=(Toy, ToyConfig), mine=MODELS["lno"])
     with pytest.raises(ValueError, match=r": use mine$"):
         require_capable(model, "transolver", demand)
     assert build_model("toy", None, GRID_SPEC).config == ToyConfig()
