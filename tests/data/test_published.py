@@ -1,4 +1,4 @@
-"""Published files: small ones, in exactly the published layouts, read back point by point."""
+"""Published files: small files in exactly the published layouts, read back point by point."""
 
 import hashlib
 import pickle
@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from scipy.io import savemat
 
-from lno.data import published
-from lno.data.published import PUBLISHED, read
-from lno.problems.burgers import Burgers
-from lno.problems.darcy import Darcy
-from lno.problems.ns2d import NS2d
+from lno.data import Fields
+from lno.problems import PROBLEMS, Burgers, Darcy, NS2d
+from lno.problems import read_published as read
+
+PROTOCOLS = ("standard", "reference")
 
 
 def value(*index):
-    """A number for each (sample, i, j, ...): no two axes play the same part."""
+    """A number for each (sample, i, j, …), which tells all axes apart."""
     rates = (1.0, 0.11, 0.023, 0.0037, 0.00041)
     return np.sin(sum(r * np.asarray(k, float) for r, k in zip(rates, index, strict=False))) + 2
 
@@ -96,7 +96,7 @@ def elasticity(folder, samples=8):
 
 
 def burgers(folder, n=32, samples=(4, 2)):
-    """What the advice of the reader makes of the published pickles: n points of 4 n."""
+    """What the advice in the error message makes of the published pickles: n points of 4 n."""
     side = np.linspace(0, 1, 4 * n)[::4]
     x, y = np.stack(np.meshgrid(side, side), axis=-1), field(sum(samples), n, n, 1)
     for name, part in (("train", y[: samples[0]]), ("test", y[samples[0] :])):
@@ -116,8 +116,8 @@ def test_darcy_is_as_generated(tmp_path, write):
     paths, a, u = darcy(tmp_path, write)
     fields = read("darcy", paths, counts=(3, 2))
     chosen = [0, 1, 2, 4, 5]
-    same = Darcy().fields(a[chosen] == 12, single(u[chosen, ::5, ::5]), {})
-    assert fields.hash == same.hash
+    same = Darcy().fields(list(a[chosen] == 12), list(single(u[chosen, ::5, ::5])), {})
+    assert fields.digest == same.digest
     assert fields.grid == (85, 85)
     np.testing.assert_array_equal(fields.x[86], [1 / 84, 1 / 84])
     np.testing.assert_array_equal(fields.x[2 * 85 + 7], [2 / 84, 7 / 84])
@@ -128,16 +128,17 @@ def test_darcy_is_as_generated(tmp_path, write):
 def test_darcy_of_the_reference(tmp_path, write):
     paths, a, u = darcy(tmp_path, write, n=241, samples=(2, 2))
     fields = read("darcy", paths, "reference", counts=(2, 2))
-    assert fields.hash == Darcy(grid=241, every=1).fields(a == 12, single(u), {}).hash
+    same = Darcy(grid=241, every=1).fields(list(a == 12), list(single(u)), {})
+    assert fields.digest == same.digest
 
 
 @pytest.mark.parametrize("write", MATLAB.values(), ids=MATLAB)
-@pytest.mark.parametrize("protocol", published.PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_ns2d_is_as_generated(tmp_path, write, protocol):
     paths, w = ns2d(tmp_path, write)
     fields = read("ns2d", paths, protocol, counts=(3, 2))
     chosen = [0, 1, 2, 4, 5]
-    assert fields.hash == NS2d().fields(w[:5], single(w[chosen]), {}).hash
+    assert fields.digest == NS2d().fields(list(w[:5]), list(single(w[chosen])), {}).digest
     assert fields.period == (1.0, 1.0)
     np.testing.assert_array_equal(fields.x[3 * 64 + 5], [3 / 64, 5 / 64])
     assert fields.u[4, 3 * 64 + 5, 9] == single(value(5, 3, 5, 9))
@@ -145,7 +146,7 @@ def test_ns2d_is_as_generated(tmp_path, write, protocol):
 
 
 @pytest.mark.parametrize("write", MATLAB.values(), ids=MATLAB)
-@pytest.mark.parametrize("protocol", published.PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_plasticity(tmp_path, write, protocol):
     paths, die, out = plasticity(tmp_path, write)
     fields = read("plasticity", paths, protocol, counts=(3, 1))
@@ -159,16 +160,20 @@ def test_plasticity(tmp_path, write, protocol):
     assert fields.y[3, point, 2] == single(value(4, 7, 5, 3, 2))
     assert fields.grid == (101, 31, 20)
     assert fields.names["y"] == ["x", "y", "u_x", "u_y"]
+    np.testing.assert_array_equal(fields.geometry_of(3), fields.y[3, :, :2])
+    corners = fields.x[fields.cells]  # one quadrilateral between the nodes, at the last time
+    assert len(fields.cells) == 100 * 30 and set(corners[..., 2].flat) == {1.0}
+    np.testing.assert_allclose(np.ptp(corners, axis=1), [[1 / 100, 1 / 30, 0]] * 3000, rtol=1e-9)
 
 
 def test_both_versions_of_matlab_give_the_same(tmp_path):
     for name, make in {"darcy": darcy, "ns2d": ns2d, "plasticity": plasticity}.items():
-        hashes = []
+        digests = []
         for version, write in MATLAB.items():
             folder = tmp_path / f"{name}{version}"
             folder.mkdir()
-            hashes.append(read(name, make(folder, write)[0], counts=(2, 1)).hash)
-        assert hashes[0] == hashes[1]
+            digests.append(read(name, make(folder, write)[0], counts=(2, 1)).digest)
+        assert digests[0] == digests[1]
 
 
 @pytest.mark.parametrize(
@@ -191,20 +196,26 @@ def test_airfoil_and_pipe(tmp_path, problem, stem, shape, target, name, protocol
     assert fields.y[4, point, 0] == single(value(test[1], target, 9, 4))
     assert fields.names == {"x": ["xi", "eta"], "u": ["x", "y"], "y": [name]}
     assert fields.grid == (n1, n2)
+    nodes = np.stack([x[test[1]], y[test[1]]], axis=-1).reshape(-1, 2)
+    np.testing.assert_array_equal(fields.geometry_of(4), single(nodes))
+    steps = np.ptp(fields.x[fields.cells], axis=1)  # one cell of the grid
+    assert len(fields.cells) == (n1 - 1) * (n2 - 1)
+    np.testing.assert_allclose(steps, [[1 / (n1 - 1), 1 / (n2 - 1)]] * len(steps), rtol=1e-9)
 
 
-@pytest.mark.parametrize("protocol", published.PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_elasticity(tmp_path, protocol):
     paths, xy, sigma = elasticity(tmp_path)
     fields = read("elasticity", paths, protocol, counts=(3, 2))
     chosen = [0, 1, 2, 6, 7]
     np.testing.assert_array_equal(fields.x, single(xy[chosen]))
     np.testing.assert_array_equal(fields.y[..., 0], single(sigma[chosen]))
-    assert fields.spec == published.Fields(np.zeros((972, 2)), y=np.zeros((1, 972, 1))).spec
+    assert fields.spec == Fields(np.zeros((972, 2)), y=np.zeros((1, 972, 1))).spec
     assert fields.x[4, 100, 1] == single(value(7, 100, 1))
+    np.testing.assert_array_equal(fields.geometry_of(4), fields.x[4])
 
 
-@pytest.mark.parametrize("protocol", published.PROTOCOLS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_burgers(tmp_path, protocol):
     paths, times, y = burgers(tmp_path)
     fields = read("burgers", paths, protocol, counts=(3, 2))
@@ -212,7 +223,7 @@ def test_burgers(tmp_path, protocol):
     np.testing.assert_array_equal(fields.x[3 * 32 + 5], [times[3], 5 / 32])
     assert fields.y[4, 3 * 32 + 5, 0] == single(value(5, 3, 5))
     assert fields.spec.in_channels == 0
-    generated = Burgers(grid=32).fields(y, single(y), {})
+    generated = Burgers(grid=32).fields([], list(single(y[..., 0])), {})
     assert fields.meaning() == generated.meaning()
     np.testing.assert_array_equal(fields.x[:, 1], generated.x[:, 1])
 
@@ -240,24 +251,25 @@ def test_provenance_and_round_trip(tmp_path):
     paths, *_ = airfoil(tmp_path)
     fields = read("airfoil", [str(p) for p in paths], counts=(3, 2))
     assert fields.provenance == {
-        "published": "airfoil",
+        "problem": "airfoil",
         "protocol": "standard",
         "files": ["NACA_Cylinder_X.npy", "NACA_Cylinder_Y.npy", "NACA_Cylinder_Q.npy"],
         "split": [3, 2],
         "sha256": [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths],
     }
     fields.save(tmp_path / "a.h5")
-    loaded = published.Fields.load(tmp_path / "a.h5")
-    assert loaded.hash == fields.hash
+    loaded = Fields.load(tmp_path / "a.h5")
+    assert loaded.digest == fields.digest
     assert [len(part) for part in loaded.split(*loaded.provenance["split"])] == [3, 2]
 
 
 def test_splits_of_the_protocols():
-    splits = {
-        name: (layout.split, (layout.reference or layout).split)
-        for name, layout in PUBLISHED.items()
-    }
-    assert splits == {
+    splits = {}
+    for name, problem in PROBLEMS.items():
+        for protocol in PROTOCOLS:
+            layout, counts = problem.published[protocol], problem.protocols[protocol]
+            splits.setdefault(name, []).append(layout.split or (counts.train, counts.test))
+    assert {name: tuple(pair) for name, pair in splits.items()} == {
         "darcy": ((1000, 200), (1024, 1024)),
         "ns2d": ((1000, 200), (1000, 200)),
         "airfoil": ((1000, 200), (1000, 200)),
@@ -271,7 +283,7 @@ def test_splits_of_the_protocols():
 def test_a_whole_set_without_counts(tmp_path):
     """The numbers of the protocol itself: Elasticity is small enough."""
     paths, xy, sigma = elasticity(tmp_path, samples=2000)
-    standard, reference = (read("elasticity", paths, p) for p in published.PROTOCOLS)
+    standard, reference = (read("elasticity", paths, p) for p in PROTOCOLS)
     assert standard.provenance["split"] == [1000, 200]
     np.testing.assert_array_equal(standard.x[[999, 1000, -1]], single(xy[[999, 1800, -1]]))
     np.testing.assert_array_equal(reference.y[..., 0], single(sigma))
@@ -289,7 +301,8 @@ def test_only_what_is_wanted_is_held(tmp_path):
         fields = read(problem, paths, counts=(3, 1))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        result = fields.x.nbytes + fields.u.nbytes + fields.y.nbytes
+        kept = (fields.x, fields.u, fields.y, fields.cells)
+        result = sum(column.nbytes for column in kept if column is not None)
         assert peak < 2 * result + 500_000, (problem, peak, result)
 
 
@@ -297,7 +310,7 @@ def test_only_what_is_wanted_is_held(tmp_path):
 
 
 def refuse(problem, paths, protocol="standard", counts=(2, 1), kinds=ValueError):
-    """The message of the error that reading must raise."""
+    """The message of the error that reading raises."""
     with pytest.raises(kinds) as caught:
         read(problem, paths, protocol, counts=counts)
     message = str(caught.value)
@@ -307,7 +320,7 @@ def refuse(problem, paths, protocol="standard", counts=(2, 1), kinds=ValueError)
 
 def test_names_and_numbers(tmp_path):
     message = refuse("Darcy", [])
-    assert all(name in message for name in PUBLISHED)
+    assert all(name in message for name in PROBLEMS)
     assert "standard, reference" in refuse("darcy", [], "paper")
     message = refuse("airfoil", [tmp_path / "a.npy"])
     assert "3 files" in message
@@ -380,7 +393,7 @@ def test_files_that_do_not_belong_together(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [np.nan, -np.inf, 1e300])
-def test_numbers_that_are_none(tmp_path, bad):
+def test_numbers_that_are_not_finite(tmp_path, bad):
     for name, write in MATLAB.items():
         w = field(6, 64, 64, 20)
         w[4, 1, 2, 3] = bad
@@ -394,7 +407,7 @@ def test_numbers_that_are_none(tmp_path, bad):
 
 
 @pytest.mark.parametrize("write", MATLAB.values(), ids=MATLAB)
-def test_arrays_that_are_no_numbers(tmp_path, write):
+def test_arrays_that_are_not_real_numbers(tmp_path, write):
     write(tmp_path / "a.mat", u=field(3, 64, 64, 20) * 1j)
     assert "u: expected real numbers" in refuse("ns2d", [tmp_path / "a.mat"])
     if write is mat5:
@@ -475,7 +488,7 @@ class Bomb:
         return (Path.touch, (self.flag,))
 
 
-@pytest.mark.parametrize("problem", PUBLISHED)
+@pytest.mark.parametrize("problem", PROBLEMS)
 def test_pickles_are_never_run(tmp_path, problem):
     flag, raw, array = tmp_path / "ran", tmp_path / "raw", tmp_path / "array.npy"
     archive = tmp_path / "archive.npz"
@@ -483,7 +496,7 @@ def test_pickles_are_never_run(tmp_path, problem):
     np.save(array, np.array({"x": Bomb(flag)}, object), allow_pickle=True)
     np.savez(archive, **dict.fromkeys("xyf", np.array([Bomb(flag)], object)))
     for path in (raw, array, archive):
-        message = refuse(problem, [path] * len(PUBLISHED[problem].files))
+        message = refuse(problem, [path] * len(PROBLEMS[problem].published["standard"].files))
         assert str(path) in message
         assert "pickle" in message or "MATLAB" in message
     assert not flag.exists()
