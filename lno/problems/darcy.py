@@ -121,8 +121,8 @@ class Darcy(Problem):
         """Draws (n, n) to solutions (m, m) at every k-th node, float32."""
 
         def solutions(high: Tensor) -> Tensor:
-            values = (high.new_tensor(v, dtype=torch.float64) for v in (self.high, self.low))
-            u, _ = solve_diffusion(torch.where(high, *values))
+            a, b = (high.new_tensor(v, dtype=torch.float64) for v in (self.high, self.low))
+            u, _ = solve_diffusion(torch.where(high, a, b))
             return u[:, :: self.every, :: self.every].float()
 
         return solve_in_batches(solutions, inputs, device, cpu=1, gpu=self.batch)
