@@ -75,7 +75,7 @@ def field_arguments(t: Float[np.ndarray, " t"], u: Float[np.ndarray, "s t x"]) -
 def from_published(
     y: Float[np.ndarray, "s t x 1"],
     f: Float[np.ndarray, "s t x 1"],
-    points: Float[np.ndarray, "t x 2"],
+    points: Float[np.ndarray, "rows columns 2"],
 ) -> dict[str, Any]:
     """Solutions y, forces f and points (position, time) to the arguments of `Fields`.
 
@@ -84,6 +84,10 @@ def from_published(
     """
     if f.any():
         raise ValueError("f: expected zeros; Burgers' equation with a force is another problem")
+    if points.shape[:2] != y.shape[1:3]:
+        raise ValueError(
+            f"x: expected a point for each value of y, {y.shape[1:3]}, got {points.shape[:2]}"
+        )
     x, t = points[0, :, 0], points[:, 0, 1]
     even = np.allclose(x, x[-1] * np.linspace(0, 1, len(x))) and np.all(np.diff(t) > 0)
     if not even or not np.array_equal(points, np.stack(np.meshgrid(x, t), axis=-1)):

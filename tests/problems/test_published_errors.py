@@ -228,6 +228,7 @@ def test_burgers_that_are_not_burgers(tmp_path):
         ({"y": y[:, 1:], "f": 0 * y[:, 1:]}, "(31, 32, 1)"),
         ({"y": y[:, :0], "f": 0 * y[:, :0]}, "got (6, 0, 32, 1)"),
         ({"f": 0 * y[1:]}, "do not belong together"),
+        ({"x": x[:, :-2]}, "a point for each value of y, (32, 32), got (32, 30)"),
     ):
         np.savez(paths[0], **good)
         if "x:" in words or "31" in words:
