@@ -63,30 +63,26 @@ def train(
         should_stop: asked after each step whether to stop early.
     """
     interval = max(1, training.total_steps // CURVE_POINTS)
-    memory = PeakMemory(training, samples)
     error = training.curve[-1].error if training.curve else None
+    memory = PeakMemory(training, samples)
+    stopwatch = Stopwatch(training)
+    saved_at = perf_counter()
+    points = 0  # processed so far, for the speed
     unread: list[Tensor] = []  # losses that are still on the device
-    points, seconds_before = 0, training.seconds
-    saved_at = resumed_at = perf_counter()
-    compile_seconds = training.compile_seconds
     while training.step < training.total_steps:
         batches, share = next_batches(training, samples)
         unread.append(take_step(batches, share))
         training.step += 1
         points += sum(len(b) * (b.x.shape[1] + b.x_query.shape[1]) for b in batches)
         left = training.total_steps - training.step
-        # The last interval also takes the steps that remain after the last whole one.
+        # The steps that remain after the last whole interval belong to it.
         at_curve_point = left == 0 or (training.step % interval == 0 and left >= interval)
         if take_step.on_gpu and not at_curve_point and len(unread) < STEPS_BETWEEN_READS:
             continue
         training.recent += read_losses(unread, training)
         unread.clear()
-        # Training time counts neither compilation nor what follows: validation and checkpoints.
-        training.seconds += perf_counter() - resumed_at
-        training.seconds -= training.compile_seconds - compile_seconds
-        compile_seconds = training.compile_seconds
-        resumed_at = perf_counter()
         losses = training.recent[-1]
+        stopwatch.stop()  # validation and checkpoints do not count as training time
         if at_curve_point:
             memory.record()
             errors = validation_errors(training)
@@ -97,10 +93,10 @@ def train(
             error = training.curve[-1].error
         if at_curve_point or perf_counter() - saved_at > CHECKPOINT_SECONDS:
             checkpoint()
-            saved_at = resumed_at = perf_counter()
-        speed = points / max(training.seconds - seconds_before, 1e-9)
+            saved_at = perf_counter()
+        stopwatch.start()
         epoch = -(-training.step // training.steps_per_epoch)
-        loss = sum(losses) / len(losses)
+        loss, speed = sum(losses) / len(losses), points / stopwatch.seconds
         report(Progress(training.step, training.total_steps, epoch, loss, error, speed))
         if training.processes.any(should_stop(), training.device) and left > 0:
             if not at_curve_point:  # else it has just been saved
@@ -166,20 +162,42 @@ def validation_errors(training: Training) -> list[float] | None:
         output = apply_model(model, encoded, training.recipe.weighted)
         return training.normalizers.decode(output.float().cpu(), batch.background)
 
-    errors = []
+    def predict(model: Model, batch: Batch) -> Tensor:
+        return training.task.predict(partial(apply, model), batch)
+
+    means = []
     with training.predicting(), matmul_precision(training.precision):
         for model in training.models:
-            # The default seed: every validation draws the same observations.
-            found = evaluate(
-                lambda batch, model=model: training.task.predict(partial(apply, model), batch),
+            # With the default seed: every validation draws the same observations.
+            errors = evaluate(
+                partial(predict, model),
                 data,
                 training.task,
                 size=size,
                 weighted=training.recipe.weighted,
                 metrics={"relative_l2": METRICS["relative_l2"]},
             )
-            errors.append(found.means()["relative_l2"])
-    return errors
+            means.append(errors.means()["relative_l2"])
+    return means
+
+
+class Stopwatch:
+    """Adds the time between `start` and `stop` to `training.seconds`, compilation excluded."""
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.seconds = training, 0.0  # of this call; `training` may be resumed
+        self.start()
+
+    def start(self) -> None:
+        """Start the watch."""
+        self.started, self.compiled = perf_counter(), self.training.compile_seconds
+
+    def stop(self) -> None:
+        """Stop the watch."""
+        compiling = self.training.compile_seconds - self.compiled
+        elapsed = perf_counter() - self.started - compiling
+        self.seconds += elapsed
+        self.training.seconds += elapsed
 
 
 class PeakMemory:
