@@ -26,6 +26,7 @@ from lno.config import require_range
 from lno.data import Batch, Fields
 from lno.data.observe import Pattern
 from lno.data.sensors import validate_sensors
+from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation
@@ -239,12 +240,9 @@ class Reconstructor:
                 f"{samples} on {samples.grid}"
             )
         inside, found = self._inside(points), []
-        generator = torch.Generator().manual_seed(seed)
         for pattern in patterns:
             task, errors, residual = replace(self._task, pattern=pattern), [], []
-            prepared = task.prepare(samples)
-            for index in np.array_split(np.arange(len(samples)), -(-len(samples) // BATCH)):
-                batch = task.observe(prepared.batch(index), prepared.grid, generator)
+            for index, batch in batches(task.prepare(samples), task, seed=seed, size=BATCH):
                 if batch.mask is not None:
                     raise ValueError(
                         "bounds depend on the number of sensors: expected a pattern with a "
