@@ -296,7 +296,7 @@ def test_every_member_makes_one_pass(whole: Reconstructor, monkeypatch: pytest.M
     assert passes == [("Completion", 3), *[("Propagation", 1)] * 3]
 
 
-@pytest.mark.filterwarnings("ignore:out of distribution")
+@pytest.mark.filterwarnings("ignore:out of distribution", "ignore:the bounds are calibrated for 9")
 def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
     table = sensors(40, last=0.35)  # all of them early
     lower, upper = bounds(replace(whole, calibration=SOME)(table[:, [1, 0]], table[:, 2:]))

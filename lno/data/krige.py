@@ -95,8 +95,8 @@ def conditional_mean(
     alone, with_model = process(queries).chunk(2)
     # Both are judged on the same folds, whose distances are in the length scales of kriging alone.
     folds = process.kernels.index.chunk(2)[0].repeat(2, 1)
-    residuals = cross_validate(process, queries, folds).chunk(2)
-    share = _share(*residuals, real.sum(1), noisy=noise > 0)
+    errors, model_errors = cross_validate(process, queries, folds).chunk(2)
+    share = _share(errors, model_errors, real.sum(1), noisy=noise > 0)
     return torch.lerp(level + alone, there + with_model, share[..., None, None]).to(u)
 
 
