@@ -1,1 +1,1 @@
-"""What the commands do: functions of files, which the command line calls."""
+"""The commands of `lno`, one file each: options, files in and out, and what is printed."""

@@ -1,42 +1,91 @@
-"""`lno data make`, `lno data read` and `lno data info --plot`."""
+"""`lno data`: make, read and inspect data sets."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import typer
+
+from lno.commands.console import new_app, program, show, show_lines
+from lno.commands.info import describe_fields
 from lno.config import from_dict
-from lno.data import Fields, published
+from lno.data import Fields
+from lno.experiments.pictures import sample_gallery
 from lno.files import require_folder
-from lno.problems import PROBLEMS
-from lno.problems.make import Problem, make_file
+from lno.problems import PROBLEMS, Problem, read_published
+from lno.problems.make import make_file
 from lno.report import plots
 from lno.training.device import pick_solver_device
 from lno.training.progress import progress
 
+app = new_app("Make, read and inspect data sets.")
+MADE = ", ".join(name for name, cls in PROBLEMS.items() if cls.can_make())
+READ = ", ".join(name for name, cls in PROBLEMS.items() if cls.published)
+PROTOCOLS = ", ".join(dict.fromkeys(key for cls in PROBLEMS.values() for key in cls.published))
 
+
+@app.command("make", epilog="Example: lno data make darcy --samples 1200 --out darcy.h5")
 def make_data(
-    name: str,
-    samples: int,
-    out: str | Path,
-    *,
-    seed: int = 0,
-    device: str = "auto",
-    settings: Sequence[str] = (),
-    grid: int | None = None,
-    every: int | None = None,
-) -> Fields:
-    """Make a data set of a problem; see `lno data make --help`."""
-    require_h5(out)
-    given = dict(setting.partition("=")[::2] for setting in settings)
+    problem: Annotated[str, typer.Argument(help=f"One of {MADE}.")],
+    samples: Annotated[int, typer.Option(min=1, help="How many samples.")],
+    result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
+    seed: Annotated[int, typer.Option(min=0, help="Decides the random inputs.")] = 0,
+    grid: Annotated[int | None, typer.Option(help="Points of the solver along an axis.")] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Keep every k-th point; with --grid, all.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Physics, like --set viscosity=1e-4.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Solve a PDE for random inputs. An interrupted run continues when it is started again.
+
+    Sample k of a seed is always the same: a shorter run is the beginning of a longer one.
+    """
+    require_h5(result)
+    given = dict(setting.partition("=")[::2] for setting in settings or [])
     given |= {k: str(v) for k, v in (("grid", grid), ("every", every)) if v is not None}
-    problem = build_problem(name, given)
-    where = str(pick_solver_device(device))
-    with progress(f"making {name}", samples) as update:
-        return make_file(problem, samples, out, seed, where, update)
+    made, where = build_problem(problem, given), str(pick_solver_device(device))
+    with progress(f"making {problem}", samples) as update:
+        fields = make_file(made, samples, result, seed, where, update)
+    show(f"wrote {result}: {fields}")
+    show(f"Next: {program()} data info {result} --plot samples.png")
+
+
+@app.command(
+    "read", epilog="Example: lno data read pipe Pipe_X.npy Pipe_Y.npy Pipe_Q.npy --out pipe.h5"
+)
+def read_data(
+    problem: Annotated[str, typer.Argument(help=f"Whose files these are: {READ}.")],
+    paths: Annotated[list[Path], typer.Argument(help="The files, in the order of docs/data.md.")],
+    result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
+    protocol: Annotated[str, typer.Option(help=f"One of {PROTOCOLS}.")] = "standard",
+) -> None:
+    """Convert published benchmark files (MATLAB, NumPy) to one data file."""
+    require_h5(result)
+    fields = read_published(problem, paths, protocol)
+    fields.save(result)
+    show(f"wrote {result}: {fields}")
+    show(f"Next: {program()} train {result} --out runs/{problem}")
+
+
+@app.command("info", epilog="Example: lno data info darcy.h5 --plot samples.png")
+def inspect_data(
+    file: Annotated[Path, typer.Argument(help="A data file (.h5).")],
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the first samples (.png, .svg).")
+    ] = None,
+) -> None:
+    """Describe a data file: shapes, ranges, units, digest, provenance."""
+    fields = Fields.load(file)
+    show_lines(describe_fields(fields))
+    if plot is not None:
+        plots.save(sample_gallery(fields), plot)
+        show(f"wrote {plot}")
 
 
 def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
@@ -53,43 +102,13 @@ def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
         try:
             values[key] = kind(text)
         except ValueError:
-            raise ValueError(f"{key}: expected {_article(kind)}, got {text!r}") from None
+            expected = "a whole number" if kind is int else "a number"
+            raise ValueError(f"{key}: expected {expected}, got {text!r}") from None
     return from_dict(cls, values)
 
 
-def read_published(name: str, paths: Sequence[Path], out: str | Path, protocol: str) -> Fields:
-    """Convert published files; see `lno data read --help`."""
-    require_h5(out)
-    fields = published.read(name, paths, protocol)
-    fields.save(out)
-    return fields
-
-
-def draw_samples(fields: Fields, path: str | Path) -> None:
-    """A page of pictures of the first samples: first and last channels of input and answer."""
-    if fields.grid is None or len(fields.grid) != 2:
-        raise ValueError("--plot draws data on a grid of two axes, which these are not")
-    rows = []
-    for k in range(min(4, len(fields))):
-        sample, row = fields[k], []
-        for key, values in (("u", sample.u), ("y", sample.y)):
-            if values is None or len(values) != math.prod(fields.grid):
-                continue
-            names = fields.names[key]
-            shown = sorted({0, len(names) - 1}) if names else []
-            row += [(names[c], values[:, c].reshape(fields.grid)) for c in shown]
-        rows.append(row)
-    x = fields[0].x_query
-    plane = plots.Plane(tuple(fields.names["x"]), tuple(x.min(0)), tuple(x.max(0)))  # type: ignore[arg-type]
-    plots.save(plots.gallery(plane, rows), path)
-
-
 def require_h5(out: str | Path) -> None:
-    """Raise unless an HDF5 file can be written there: that is better said before the work."""
+    """Raise unless an HDF5 file can be written there: before the work, not after it."""
     if Path(out).suffix not in (".h5", ".hdf5"):
         raise ValueError(f"cannot write {out}: expected a name ending in .h5")
     require_folder(Path(out).parent)
-
-
-def _article(kind: type) -> str:
-    return "a whole number" if kind is int else "a number"

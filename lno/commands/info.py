@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 
-from lno import __version__
+from lno.commands.console import new_app, show_lines
 from lno.config import to_dict
 from lno.data import Fields, columns
 from lno.operator import Operator
 from lno.tasks import to_json
 from lno.training.device import hardware, pick_device
+from lno.version import __version__
+
+app = new_app()
+
+
+@app.command(epilog="Example: lno info quickstart/model.safetensors")
+def info(
+    file: Annotated[
+        Path | None, typer.Argument(help="A model or a data file; none: this machine.")
+    ] = None,
+) -> None:
+    """Describe a model or a data file, or what this installation can use."""
+    show_lines(describe_installation() if file is None else describe_file(file))
 
 
 def describe_installation() -> dict[str, str]:
@@ -43,21 +58,45 @@ def describe_fields(fields: Fields) -> dict[str, str]:
         column = fields.column(name)
         if column is None or columns.channels(column) == 0:
             continue
-        labels = fields.names["x" if name == "x_query" else name]
-        units = fields.units["x" if name == "x_query" else name]
+        key = "x" if name == "x_query" else name
         flat = np.concatenate(list(columns.samples(column, len(fields))))
-        for k, (label, unit) in enumerate(zip(labels, units, strict=True)):
-            values = flat[:, k]
-            lines[f"{name}: {label}"] = (
-                f"{values.min():.6g} to {values.max():.6g}{unit and f' {unit}'}, "
-                f"mean {values.mean():.4g}, std {values.std():.4g}"
-            )
+        lines |= _ranges(name, flat, fields.names[key], fields.units[key])
+    if fields.parameters is not None:
+        labels = fields.names["parameters"], fields.units["parameters"]
+        lines |= _ranges("parameters", np.asarray(fields.parameters), *labels)
     lines["grid"] = "none" if fields.grid is None else "×".join(map(str, fields.grid))
+    sizes = {len(sample.x_query) for sample in fields} if fields.is_ragged else set()
+    if sizes:
+        lines["points"] = f"{min(sizes)} to {max(sizes)} in a sample"
+    if fields.cells is not None:
+        nodes = fields[0].cells.shape[-1]
+        lines["cells"] = f"{len(fields[0].cells)} of {nodes} nodes in the first sample"
+    if fields.geometry is not None:
+        lines["geometry"] = str(dict(fields.geometry))
+    if fields.space < fields.spec.coordinates:
+        lines["covariates"] = ", ".join(fields.names["x"][fields.space :])
+    given = [
+        k for k in ("weights", "query_weights", "background") if getattr(fields, k) is not None
+    ]
+    if given:
+        lines["also"] = ", ".join(given)
     lines["period"] = str(fields.period)
     lines["frame"] = fields.frame or "not given"
     lines["provenance"] = str(fields.provenance)
-    lines["hash"] = fields.hash
+    lines["digest"] = fields.digest
     return lines
+
+
+def _ranges(name: str, values: np.ndarray, labels: list[str], units: list[str]) -> dict[str, str]:
+    """The range of each column of values (n, c)."""
+    found = {}
+    for k, (label, unit) in enumerate(zip(labels, units, strict=True)):
+        v = values[:, k]
+        found[f"{name}: {label}"] = (
+            f"{v.min():.6g} to {v.max():.6g}{unit and f' {unit}'}, "
+            f"mean {v.mean():.4g}, std {v.std():.4g}"
+        )
+    return found
 
 
 def _describe_operator(operator: Operator) -> dict[str, str]:
@@ -69,7 +108,8 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
             labels.names["x"], labels.low, labels.high, period, strict=True
         )
     )
-    inputs = ", ".join(labels.names["u"]) or "positions"
+    names = [*labels.names["u"], *labels.names.get("parameters", [])]
+    inputs = ", ".join(names) or "positions"
     count = len(operator.members)
     members = f" in {count} members" if count > 1 else ""
     lines = {
@@ -81,8 +121,8 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
         "frame": labels.frame or "not given",
     }
     if "data" in origin:
-        data = {k: v for k, v in origin["data"].items() if k != "hash"}
-        lines["data"] = f"{data}, sha256 {origin['data']['hash'][:16]}"
+        data = {k: v for k, v in origin["data"].items() if k != "digest"}
+        lines["data"] = f"{data}, sha256 {origin['data']['digest'][:16]}"
         lines["recipe"] = str(origin["recipe"])
         lines["training"] = f"{origin['seconds']} s on {origin['hardware']}, seed {origin['seed']}"
         lines["versions"] = f"lno {origin['lno']}, torch {origin['torch']}"

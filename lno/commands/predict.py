@@ -4,82 +4,125 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
+from lno.commands.console import new_app, show
 from lno.data import Fields
 from lno.data.tables import read_csv, write_csv
+from lno.experiments.pictures import prediction_picture
 from lno.files import replacing
 from lno.operator import Operator
 from lno.report import plots
 
+app = new_app()
 
-def predict_file(
-    model: str | Path,
-    observed: str | Path,
-    result: str | Path,
-    *,
-    at: str | Path | None = None,
-    grid: str | None = None,
-    plot: str | Path | None = None,
-    device: str = "auto",
-) -> Fields:
-    """Predict from a file of observations; see `lno predict --help`."""
-    if Path(result).suffix not in (".csv", ".npz", ".h5"):
+
+@app.command(
+    epilog="Example: lno predict model.safetensors sensors.csv --out field.csv --plot field.png"
+)
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file (.safetensors).")],
+    observed: Annotated[
+        Path,
+        typer.Argument(
+            help="Observations: .h5, or .csv with named columns; parameters of the sample are "
+            "columns too, the same in every row."
+        ),
+    ],
+    result: Annotated[Path, typer.Option("--out", help="Predictions: .csv, .npz or .h5.")],
+    at: Annotated[Path | None, typer.Option(help="CSV of positions to predict at.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Predict on a regular grid of this shape, like 64x128.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw the first sample (.png, .svg).")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Predict a field from observations with a trained operator.
+
+    Without --at or --grid: at the query points of the file, else on the grid of the training data,
+    else at the observed points.
+    """
+    if result.suffix not in (".csv", ".npz", ".h5"):
         raise ValueError(f"cannot write {result}: expected a name ending in .csv, .npz or .h5")
-    if Path(result).resolve() in {Path(p).resolve() for p in (model, observed, at) if p}:
+    if result.resolve() in {path.resolve() for path in (model, observed, at) if path}:
         raise ValueError(f"cannot write {result}: it is read from, and would be lost")
-    operator = Operator.load(model, device)
-    names = operator.labels.names
-    own = None
-    if Path(observed).suffix in (".h5", ".hdf5"):
-        given = Fields.load(observed)
-        x, u = given.x, given.u
-        own = None if given.same_points else given.x_query
-        operator.labels.compare(given, "x", "u")
-    else:
-        table = read_csv(observed, [*names["x"], *names["u"]])
-        x, u = table[:, : len(names["x"])], table[None, :, len(names["x"]) :]
-    x_query, shape = _query(operator, at, grid) if own is None or at or grid else (own, None)
     if plot is not None:
         plots.require_kind(plot)
-        if shape is None or len(shape) != 2:
-            raise ValueError("--plot draws grids in two coordinates: say --grid, like 64x128")
-    fields = Fields(x, u, x_query)
-    y = operator.predict(fields)
-    answers = Fields(
-        fields.x,
-        fields.u,
-        x_query,
-        y,
-        grid=shape,
-        period=operator.normalizers.x.period,
-        names=names,
-        units=operator.labels.units,
-        frame=operator.labels.frame,
-        provenance={"model": operator.provenance},
+    operator = Operator.load(model, device)
+    given = _observations(operator, observed)
+    asked = given if _has_own_queries(given, at, grid) else _elsewhere(operator, given, at, grid)
+    answers = _answers(operator, asked)
+    figure = None if plot is None else prediction_picture(answers)
+    _write(answers, result)
+    show(f"wrote {result}: {answers}")
+    if plot is not None and figure is not None:
+        plots.save(figure, plot)
+        show(f"wrote {plot}")
+
+
+def _observations(operator: Operator, path: Path) -> Fields:
+    """What a file holds, with the names that the operator has for it."""
+    labels = operator.labels
+    if path.suffix in (".h5", ".hdf5"):
+        given = Fields.load(path)
+        labels.compare(given, "x", "u")
+        return given
+    constants = labels.names.get("parameters", [])
+    table = read_csv(path, [*labels.names["x"], *labels.names["u"], *constants])
+    d, i = len(labels.names["x"]), len(labels.names["u"])
+    parameters = table[:, d + i :]
+    for name, column in zip(constants, parameters.T, strict=True):
+        if np.ptp(column):
+            raise ValueError(
+                f"{path}, column {name!r}: a parameter of the sample has one value, "
+                f"got {column.min():g} to {column.max():g}"
+            )
+    return Fields(
+        table[:, :d],
+        table[None, :, d : d + i],
+        parameters=parameters[:1] if constants else None,
+        space=labels.space,
+        names={key: labels.names[key] for key in ("x", "u", *["parameters"] * bool(constants))},
+        units={key: labels.units[key] for key in ("x", "u", *["parameters"] * bool(constants))},
     )
-    _write(answers, Path(result))
-    if plot is not None:
-        _draw(answers, Path(plot))
-    return answers
 
 
-def _query(
-    operator: Operator, at: str | Path | None, grid: str | None
-) -> tuple[np.ndarray | None, tuple[int, ...] | None]:
-    """Query positions, and the grid that they form; None: the observed points."""
+def _has_own_queries(given: Fields, at: Path | None, grid: str | None) -> bool:
+    return at is None and grid is None and (not given.same_points or given.y is not None)
+
+
+def _elsewhere(operator: Operator, given: Fields, at: Path | None, grid: str | None) -> Fields:
+    """The observations with other query points: of a file, of a grid, or of the training grid."""
     labels = operator.labels
     if at is not None and grid is not None:
         raise ValueError("--at and --grid both say where to predict: give one of them")
+    shape, points = None, None
     if at is not None:
-        return read_csv(at, labels.names["x"]), None
-    shape = labels.grid if grid is None else _shape(grid, len(labels.low))
-    if shape is None or len(shape) != len(labels.low):
-        return None, None
-    axes = labels.axes(shape, operator.normalizers.x.period)
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(prod(shape), -1), shape
+        points = read_csv(at, labels.names["x"])
+    else:
+        shape = labels.grid if grid is None else _shape(grid, len(labels.low))
+        if shape is not None and len(shape) == len(labels.low):
+            axes = labels.axes(shape, operator.normalizers.x.period)
+            points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(prod(shape), -1)
+        else:
+            shape = None
+    if points is None:
+        return given  # at the observed points
+    return Fields(
+        given.x,
+        given.u,
+        points,
+        parameters=given.parameters,
+        weights=given.weights,
+        grid=shape,
+        space=given.space,
+        names={key: given.names[key] for key in ("x", "u")},
+    )
 
 
 def _shape(text: str, axes: int) -> tuple[int, ...]:
@@ -91,20 +134,41 @@ def _shape(text: str, axes: int) -> tuple[int, ...]:
     return tuple(int(p) for p in parts)
 
 
+def _answers(operator: Operator, asked: Fields) -> Fields:
+    """The predictions as data, with the names and units of the operator."""
+    labels = operator.labels
+    given = ("u", *(["parameters"] if asked.parameters is not None else []))
+    names, units = (
+        {"x": ours["x"], "y": ours["y"], **{key: theirs[key] for key in given}}
+        for ours, theirs in ((labels.names, asked.names), (labels.units, asked.units))
+    )
+    return Fields(
+        asked.x,
+        asked.u,
+        None if asked.same_points else asked.x_query,
+        operator.predict(asked),
+        parameters=asked.parameters,
+        cells=asked.cells,
+        grid=asked.grid,
+        grid_index=asked.grid_index,
+        geometry=asked.geometry,
+        space=asked.space,
+        period=operator.normalizers.x.period,
+        names=names,
+        units=units,
+        frame=labels.frame,
+        provenance={"model": operator.provenance},
+    )
+
+
 def _write(answers: Fields, path: Path) -> None:
     if path.suffix == ".h5":
         answers.save(path)
         return
     if path.suffix == ".npz":
-        arrays: dict[str, Any] = {
-            "x": answers.x,
-            "u": answers.u,
-            "x_query": answers.x_query,
-            "y": answers.y,
-        }
-        ragged = [k for k, v in arrays.items() if not isinstance(v, np.ndarray)]
-        if ragged:
-            raise ValueError(f"samples differ in size ({ragged[0]}): write a .h5 file instead")
+        if answers.is_ragged:
+            raise ValueError("samples differ in their number of points: write a .h5 file instead")
+        arrays: dict[str, Any] = {key: getattr(answers, key) for key in ("x", "u", "x_query", "y")}
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
         return
@@ -114,14 +178,3 @@ def _write(answers: Fields, path: Path) -> None:
     assert sample.y is not None
     header = [*answers.names["x"], *answers.names["y"]]
     write_csv(path, header, np.column_stack((sample.x_query, sample.y)))
-
-
-def _draw(answers: Fields, path: Path) -> None:
-    sample, grid = answers[0], answers.grid
-    assert grid is not None and sample.y is not None
-    low, high = sample.x_query.min(0), sample.x_query.max(0)
-    t, x = answers.names["x"]
-    plane = plots.Plane((t, x), tuple(low), tuple(high))
-    values = sample.y[:, 0].reshape(grid)
-    seen = (sample.x, sample.u[:, 0] if sample.u.shape[1] else np.zeros(len(sample.x)))
-    plots.save(plots.field_picture(plane, values, seen, answers.names["y"][0]), path)

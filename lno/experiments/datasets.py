@@ -4,41 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from lno.data import Fields
-from lno.problems import PROBLEMS
+from lno.problems import PROBLEMS, Protocol
 from lno.problems.make import identity, make_file
 from lno.training.device import pick_solver_device
-from lno.training.distributed import leads
+from lno.training.distributed import is_main
 from lno.training.progress import progress
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """How many samples are for training and for testing, and how they are made."""
-
-    train: int
-    test: int
-    parameters: dict[str, Any] = field(default_factory=dict)
-
-
-# All from seed 0. "standard" is comparable with the literature; "small" is for a first look.
-PROTOCOLS: dict[str, dict[str, Protocol]] = {
-    "standard": {
-        "darcy": Protocol(1000, 200, {"grid": 421, "every": 5}),
-        "ns2d": Protocol(1000, 200),
-        "burgers": Protocol(4096, 256),
-    },
-    # Trained on 43² points and tested on other resolutions of the same fields.
-    "resolution": {"darcy": Protocol(1000, 200, {"grid": 421, "every": 10})},
-    "small": {
-        "darcy": Protocol(500, 100, {"grid": 85, "every": 2}),
-        "burgers": Protocol(512, 64, {"grid": 64}),
-    },
-}
 
 
 def cache_folder() -> Path:
@@ -48,25 +21,36 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "lno"
 
 
+def protocol_of(problem: str, protocol: str = "standard") -> Protocol:
+    """A protocol of a problem by name; an unknown name is an error that lists those there are.
+
+    >>> protocol_of("darcy").train
+    1000
+    """
+    if problem not in PROBLEMS:
+        raise ValueError(f"no problem {problem!r}: expected one of {', '.join(PROBLEMS)}")
+    known = PROBLEMS[problem].protocols
+    if protocol not in known:
+        raise ValueError(
+            f"no protocol {protocol!r} of {problem}: expected one of {', '.join(known)}"
+        )
+    return known[protocol]
+
+
 def dataset(
     problem: str, protocol: str = "standard", device: str = "auto", show: bool = True
 ) -> tuple[Fields, Fields]:
     """Training and test samples of a problem under a protocol, from the cache or newly made.
 
-    The file is named by what decides it; `Fields.hash` identifies the content in every result.
+    Samples are those of seed 0. The name of the file has a hash of everything that they depend on;
+    `Fields.digest` identifies the content in every result.
     """
-    if protocol not in PROTOCOLS:
-        raise ValueError(f"no protocol {protocol!r}: expected one of {', '.join(PROTOCOLS)}")
-    if problem not in PROTOCOLS[protocol]:
-        known = ", ".join(PROTOCOLS[protocol])
-        raise ValueError(f"no {protocol} data set {problem!r}: expected one of {known}")
-    chosen = PROTOCOLS[protocol][problem]
-    where = str(pick_solver_device(device))
-    samples = chosen.train + chosen.test
+    chosen = protocol_of(problem, protocol)
+    where, samples = str(pick_solver_device(device)), chosen.train + chosen.test
     made = PROBLEMS[problem](**chosen.parameters)
     path = cache_folder() / f"{problem}-{samples}-{identity(made, 0, where)}.h5"
-    while not path.exists() and not leads():
-        time.sleep(0.5)  # the first process makes it; should it fail, torchrun ends all of them
+    while not path.exists() and not is_main():
+        time.sleep(0.5)  # the main process makes it; should it fail, torchrun ends all of them
     if path.exists():
         fields = Fields.load(path)
     else:

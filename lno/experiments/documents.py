@@ -13,7 +13,8 @@ from lno.experiments import pretrained
 from lno.files import read_json, write_text
 from lno.ledger import Run
 from lno.report import plots
-from lno.report.runs import NAMES, sample_fields
+from lno.report.runs import model_name
+from lno.report.samples import sample_fields
 from lno.report.tables import Table
 
 FAST = ("tf32", "mixed")
@@ -32,9 +33,9 @@ def quickstart_table(results: Path) -> Table:
         rows.append([f"{100 * float(key.split('=')[1]):g} %", *shown])
     note = (
         f"Relative MAE. One model of {learned.parameters:,} weights for all three, trained for "
-        f"{learned.seconds:.0f} s ({learned.hardware}); 64 solutions that it did not see."
+        f"{learned.seconds:.0f} s ({learned.hardware}); 64 held-out solutions."
     )
-    return Table("Quickstart", ["observed", *(NAMES[run.model] for run in runs)], rows, [note])
+    return Table("Quickstart", ["observed", *(model_name(run.model) for run in runs)], rows, [note])
 
 
 def memory_table(results: Path) -> Table:
@@ -59,14 +60,14 @@ def statistics_table(problem: str, published: Mapping[str, float]) -> Callable[[
     """A table of the statistics of a problem's data, beside those of the published files."""
 
     def table(results: Path) -> Table:
-        found = _measured(results, "make_data_cuda")["rows"]
-        [made] = [r for r in found if r["problem"] == problem]
+        measured = _measured(results, "make_data_cuda")["rows"]
+        [made] = [r for r in measured if r["problem"] == problem]
         rows = []
-        for name, told in made["statistics"].items():
-            mean, spread = told["std_per_sample"]
+        for name, found in made["statistics"].items():
+            mean, spread = found["std_per_sample"]
             sample = f"{mean:.3g} ± {spread:.2g}"
             beside = f"{published[name]:g}" if name in published else "not known"
-            rows.append([name, f"{told['mean']:.3g}", f"{told['std']:.3g}", sample, beside])
+            rows.append([name, f"{found['mean']:.3g}", f"{found['std']:.3g}", sample, beside])
         header = ["channel", "mean", "std", "std of a sample", "std of a published sample"]
         return Table(problem, header, rows)
 
@@ -85,8 +86,8 @@ def accuracy_table(results: Path) -> Table:
     rows.append(["Burgers", "twice the points", f"{burgers['1024 points']:.0e}"])
     names = {"single precision": "in double precision", "half steps": "half the time step"}
     for key, errors in ns2d.items():
-        told = ", ".join(f"{e:.0e}" for e in errors)
-        rows.append(["NS2d at t = 1, 10, 20", names.get(key, "twice the points"), told])
+        shown = ", ".join(f"{e:.0e}" for e in errors)
+        rows.append(["NS2d at t = 1, 10, 20", names.get(key, "twice the points"), shown])
     note = (
         f"The largest of {content['samples']} samples (one for the direct solutions); Darcy takes "
         f"{min(iterations)} to {max(iterations)} iterations on 85², 141² and 421² alike. "
@@ -149,27 +150,27 @@ def completion_table(results: Path) -> Table:
         rows.append([r["name"], *(_bold(f"{100 * e:.2f} %", e == best) for e, best in pairs)])
     note = (
         f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
-        f"seed; {content['test']} others to test on ({content['hardware']}). Sensors at a share of "
-        "the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. What decides "
-        "the mixture was chosen on 8 of these samples, with other models. "
+        f"seed; {content['test']} held-out test samples ({content['hardware']}). Sensors at a "
+        "share of the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. The "
+        "rule for blending was chosen on 8 of these samples, with other models. "
         "`python benchmarks/completion.py`"
     )
     return Table("Completion", ["relative MAE at", *content["seen"]], rows, [note])
 
 
 def bounds_table(results: Path) -> Table:
-    """What bounds contain where sensors are not as those that calibrated them."""
+    """How much bounds contain for other patterns of sensors than those of the calibration."""
     content = _measured(results, "bounds")
     rows = [
         [
             r["sensors"],
-            f"{r['worth']:.0f}",
+            f"{r['effective_sensors']:.0f}",
             *(f"{100 * r[key]:.0f} %" for key in ("inside", "outside")),
             f"{100 * r['relative_mae']:.2f} %",
         ]
         for r in content["rows"]
     ]
-    header = ["sensors", "worth", "contained inside", "outside", "relative MAE inside"]
+    header = ["sensors", "effective", "contained inside", "outside", "relative MAE inside"]
     note = (
         f"Bounds of {100 * content['level']:.0f} % on {content['samples']} fields of Burgers' "
         "equation, whose values are of order one. `python benchmarks/bounds.py`"

@@ -13,15 +13,15 @@ import numpy as np
 import torch
 
 from lno.data import Fields
-from lno.experiments.datasets import PROTOCOLS
+from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import EFFICIENCY
 from lno.experiments.presets import preset
 from lno.files import read_json, write_json
 from lno.models import build_model
-from lno.operator import model_spec
-from lno.report.runs import NAMES
+from lno.report.runs import model_name
 from lno.report.tables import MISSING, Table
 from lno.training.device import hardware, pick_device
+from lno.training.inputs import model_spec
 from lno.training.loop import next_batches
 from lno.training.precision import pick_precision
 from lno.training.samples import Samples
@@ -30,8 +30,8 @@ from lno.training.step import Step
 
 PROBLEMS, MODELS = ("darcy", "ns2d"), ("lno", "transolver")
 GRIDS: dict[str, tuple[int, int, int]] = {"darcy": (85, 1, 1), "ns2d": (64, 10, 10)}  # side, i, o
-SAMPLES = 40  # time does not depend on how many there are, nor on their values
-BATCH = 4  # of every model: memory grows with it, and Transolver's own recipe has 2 for ns2d
+SAMPLES = 40  # random ones: neither their number nor their values change the time of a step
+BATCH = 4  # the same for every model, although Transolver's own recipe has 2 for ns2d
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Cost:
 
 
 def measure(step: Callable[[], Any], device: torch.device, data: int, repeats: int = 7) -> Cost:
-    """The median time of a step, and its peak memory apart from `data` bytes that stay."""
+    """The median time of a step, and its peak memory beyond the `data` bytes of samples."""
     on_gpu = device.type == "cuda"
     if on_gpu:  # before the first: a graph takes its memory when it is captured
         torch.cuda.reset_peak_memory_stats(device)
@@ -87,7 +87,7 @@ def cost(problem: str, model: str, precision: str = "auto", device: str = "auto"
         training.step += 1
 
     found = measure(next_step, where, samples.resident_bytes)
-    steps = -(-PROTOCOLS["standard"][problem].train // recipe.batch)
+    steps = -(-protocol_of(problem).train // recipe.batch)
     return {
         "problem": problem,
         "model": model,
@@ -139,7 +139,7 @@ def table(results: Path) -> Table:
                     r["precision"],
                 ]
             beside = ", ".join(f"{v:g}" for v in printed)
-            shown.append([problem, NAMES[model], *cells, beside])
+            shown.append([problem, model_name(model), *cells, beside])
         a, b = (by.get((problem, model)) for model in MODELS)
         if a and b and a["peak_memory_gb"]:
             times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))

@@ -8,41 +8,42 @@ from pathlib import Path
 
 import numpy as np
 
-from lno.experiments.cells import Cell
 from lno.experiments.paper import FORWARD
+from lno.experiments.runs import RunSpec
 from lno.ledger import Run
-from lno.report.runs import NAMES
+from lno.report.runs import model_name
 from lno.report.tables import MISSING, Table, spread
 from lno.training.loop import has_risen
 
-# 500 epochs of Transolver are hours: it stands beside LNO at fewer, equal for both.
-CELLS = (
-    Cell("darcy", "lno", "paper", 500, "tf32"),
-    Cell("darcy", "lno", "paper", 500, "mixed"),
-    Cell("darcy", "lno", "fast", 200, "mixed"),
-    Cell("darcy", "lno", "paper", 100, "tf32"),
-    Cell("darcy", "transolver", "paper", 100, "tf32"),
-    Cell("ns2d", "lno", "paper", 20, "tf32"),
-    Cell("ns2d", "transolver", "paper", 20, "tf32"),
-    Cell("ns2d", "lno", "paper", 500, "mixed"),
+# 500 epochs of Transolver take hours: it is compared with LNO after fewer, the same for both.
+SPECS = (
+    RunSpec("darcy", "lno", "paper", 500, "tf32"),
+    RunSpec("darcy", "lno", "paper", 500, "mixed"),
+    RunSpec("darcy", "lno", "fast", 200, "mixed"),
+    RunSpec("darcy", "lno", "paper", 100, "tf32"),
+    RunSpec("darcy", "transolver", "paper", 100, "tf32"),
+    RunSpec("ns2d", "lno", "paper", 20, "tf32"),
+    RunSpec("ns2d", "transolver", "paper", 20, "tf32"),
+    RunSpec("ns2d", "lno", "paper", 500, "mixed"),
 )
 
 
-def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
-    """Errors of the cells beside the paper's."""
-    rows, runs = [], {cell: list(cell.runs(results, seeds).values()) for cell in cells}
-    for cell, found in runs.items():
+def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
+    """Errors of the specs beside the paper's."""
+    rows, runs = [], {spec: list(spec.runs(results, seeds).values()) for spec in specs}
+    for spec, found in runs.items():
+        printed = FORWARD.get(spec.model, {}).get(spec.problem)
         rows.append(
             [
-                cell.problem,
-                NAMES.get(cell.model, cell.model),
-                cell.recipe,
-                cell.precision,
-                str(cell.epochs),
+                spec.problem,
+                model_name(spec.model),
+                spec.recipe,
+                spec.precision,
+                str(spec.epochs),
                 spread(_errors(found)),
                 str(len(found)),
-                _of_the_draw(found),
-                f"{FORWARD[cell.model][cell.problem]:.2f}",
+                _standard_error(found),
+                "not given" if printed is None else f"{printed:.2f}",
                 _seconds(found),
             ]
         )
@@ -54,11 +55,11 @@ def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
         "epochs",
         "relative L2, %",
         "seeds",
-        "± by test draw",
+        "standard error",
         "paper, 500 epochs",
         "seconds a seed",
     ]
-    notes = [*_ratios(runs), *_unstable(runs), *_told(runs)]
+    notes = [*_ratios(runs), *_unstable(runs), *_conditions(runs)]
     return Table("Forward problems", header, rows, notes)
 
 
@@ -66,8 +67,8 @@ def _errors(runs: Sequence[Run]) -> list[float]:
     return [run.metrics["test"]["relative_l2"] for run in runs]
 
 
-def _of_the_draw(runs: Sequence[Run]) -> str:
-    """The standard error of the error over the test samples: what another draw of them changes."""
+def _standard_error(runs: Sequence[Run]) -> str:
+    """The standard error of the mean error over the test samples."""
     errors = [run.samples.get("test", []) for run in runs]
     sizes = {len(each) for each in errors}
     if len(sizes) != 1 or min(sizes) < 2:  # no run, or not of the same samples
@@ -77,7 +78,7 @@ def _of_the_draw(runs: Sequence[Run]) -> str:
 
 
 def _seconds(runs: Sequence[Run]) -> str:
-    """Of one seed's training; of members, its share of the time of all."""
+    """The training time of a seed; of members, its share of the time of all."""
     if not runs:
         return MISSING
     each = sum(run.seconds / run.members for run in runs) / len(runs)
@@ -85,48 +86,48 @@ def _seconds(runs: Sequence[Run]) -> str:
     return f"{each:.0f}" if most == 1 else f"{each:.0f} ({most} at once)"
 
 
-def _ratios(runs: dict[Cell, list[Run]]) -> list[str]:
+def _ratios(runs: dict[RunSpec, list[Run]]) -> list[str]:
     """LNO's error over Transolver's where both were trained for as many epochs."""
     lines = []
-    for cell, ours in runs.items():
-        other = replace(cell, model="transolver")
+    for spec, ours in runs.items():
+        other = replace(spec, model="transolver")
         theirs = runs.get(other, [])
-        if cell.model != "lno" or not ours or not theirs:
+        if spec.model != "lno" or not ours or not theirs:
             continue
         ratio = _mean(_errors(ours)) / _mean(_errors(theirs))
-        a, b = (FORWARD[model][cell.problem] for model in ("lno", "transolver"))
+        a, b = (FORWARD[model][spec.problem] for model in ("lno", "transolver"))
         lines.append(
-            f"{cell.problem}, {cell.epochs} epochs: LNO / Transolver = {ratio:.2f} "
+            f"{spec.problem}, {spec.epochs} epochs: LNO / Transolver = {ratio:.2f} "
             f"(paper: {a:g} / {b:g} = {a / b:.2f} at 500 epochs)."
         )
     return lines
 
 
-def _unstable(runs: dict[Cell, list[Run]]) -> list[str]:
-    """Runs that ended above where they had been: their errors say little of the model."""
+def _unstable(runs: dict[RunSpec, list[Run]]) -> list[str]:
+    """Runs whose loss rose again before the end: their errors say little about the model."""
     lines = []
-    for cell, found in runs.items():
+    for spec, found in runs.items():
         for run in found:
             losses = [row["loss"] for row in run.curve]
             if losses and has_risen(losses, run.steps):
                 best = run.curve[losses.index(min(losses))]
                 lines.append(
-                    f"{cell.problem}, {cell.model}, {cell.epochs} epochs, {cell.precision}, seed "
+                    f"{spec.problem}, {spec.model}, {spec.epochs} epochs, {spec.precision}, seed "
                     f"{run.seed}: training became unstable after step {best['step']:,} of "
                     f"{run.steps:,}; its loss rose from {min(losses):.3f} to {losses[-1]:.3f}."
                 )
     return lines
 
 
-def _told(runs: dict[Cell, list[Run]]) -> list[str]:
+def _conditions(runs: dict[RunSpec, list[Run]]) -> list[str]:
     every = [run for found in runs.values() for run in found]
     if not every:
         return []
     hardware = ", ".join(sorted({run.hardware for run in every}))
     return [
-        f"Standard protocol, data of our own solvers, the last model of each run; mean ± standard "
-        f"deviation over seeds, and by how much another draw of the test samples would move it "
-        f"(their standard error). On {hardware}. `lno reproduce forward`"
+        "Standard protocol, data of our own solvers, the last model of each run, held-out test "
+        "samples. Mean ± standard deviation over seeds; standard error of the mean over test "
+        f"samples, in the same units. On {hardware}. `lno reproduce forward`"
     ]
 
 

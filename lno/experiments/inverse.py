@@ -1,10 +1,11 @@
 """Burgers' equation from a few of its points: the paper's inverse problem, its Tables 2 and 3.
 
-A completer sees the field inside a window of time from some of its points there, a propagator goes
-on to all times from the field inside the window: from the truth, or from what a completer sees.
+A completer reconstructs the field inside a window of time from some of its points there. A
+propagator continues to all times from the field inside the window: the true one, or the one that a
+completer has reconstructed.
 
-Every method sees the same sensors of the same test samples: what is observed is made once, as data
-that hold nothing else of the field, and all predictions are made from these.
+Every method is given the same sensors of the same test samples: observations are drawn once, as
+data that hold nothing else of the field, and all predictions are made from these.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from torch import Tensor
 
 from lno.data import Fields
 from lno.data.observe import Intervals, Pattern, RandomRatio
-from lno.experiments.cells import Cell, Errors
+from lno.evaluation import Errors, evaluate
 from lno.experiments.datasets import dataset
 from lno.experiments.interpolants import INTERPOLANTS
 from lno.experiments.presets import ANY_RATIO, PRESETS, RATIOS, STEADY, WINDOW, completer_of
+from lno.experiments.runs import RunSpec
 from lno.ledger import Run, commit
-from lno.metrics import METRICS
 from lno.operator import Operator
 from lno.tasks import Completion, to_json
 from lno.training.device import hardware
@@ -34,26 +35,26 @@ from lno.training.progress import progress
 
 # By recipe: one budget for all models that are trained as the paper's, another one for ours.
 EPOCHS = {"completer": 30, "propagator": 20, "our-completer": 200, "our-propagator": 100}
-LONGER = 10  # times as long, at one ratio: what the paper's budget is worth
+LONGER = 10  # times as long, at one ratio: what more training gains
 PRECISION = "mixed"
 MODELS = ("lno", "gnot", "deeponet")
 STEPS = (2, 4, 8, 16)  # intervals of fixed grids, in t and in x
-AFTER = (0.1, 0.01)  # ratios at which completers see what propagators go on from
-SENSORS = 0  # the seed that places them in test samples
+AFTER = (0.1, 0.01)  # ratios of the completers that propagators continue from
+SENSORS = 0  # the seed of the sensors in test samples
 TRUTH = "test:from=truth"
 
 
 def parts(others: Fields) -> tuple[Fields, Fields]:
-    """Samples that were not trained on: half of them to watch and to calibrate, half to test."""
+    """Samples that are not trained on: half for validation and calibration, half for testing."""
     half = len(others) // 2
-    watched, test = others.split(half, len(others) - half)
-    return watched, test
+    validation, test = others.split(half, len(others) - half)
+    return validation, test
 
 
 def observed(test: Fields, pattern: Pattern) -> Fields:
-    """What sensors see of samples, and the truth at all points inside the window to compare with.
+    """Observations of samples, and the truth at all points inside the window to compare with.
 
-    The same samples and pattern are always seen by the same sensors.
+    The same samples and pattern always have the same sensors.
     """
     task, generator = Completion(pattern, WINDOW), torch.Generator().manual_seed(SENSORS)
     inside = task.prepare(test)
@@ -62,18 +63,22 @@ def observed(test: Fields, pattern: Pattern) -> Fields:
 
 
 def predicted(operator: Operator, seen: Fields) -> Float[Tensor, "s q o"]:
-    """What an operator makes of observations."""
-    return torch.cat([answer for _, answer in operator.evaluate_batches(seen, task=STEADY)])
+    """Predictions of an operator from observations."""
+    return torch.from_numpy(np.asarray(operator.predict(seen)))
+
+
+def errors_of(
+    prediction: Float[Tensor, "s q o"], seen: Fields, where: Bool[Tensor, " q"] | None = None
+) -> Errors:
+    """Errors of predictions that were made already, at all points or at some."""
+    return evaluate(lambda batch: prediction, seen, STEADY, size=len(seen), where=where)
 
 
 def mean_errors(
     prediction: Float[Tensor, "s q o"], seen: Fields, where: Bool[Tensor, " q"] | None = None
 ) -> dict[str, float]:
     """Mean errors over the samples, at all points or at some."""
-    truth = torch.from_numpy(np.asarray(seen.y))
-    if where is not None:
-        prediction, truth = prediction[:, where], truth[:, where]
-    return {name: float(metric(prediction, truth).mean()) for name, metric in METRICS.items()}
+    return errors_of(prediction, seen, where).means()
 
 
 def at_the_ends(whole: Fields) -> Bool[Tensor, " q"]:
@@ -99,17 +104,17 @@ def interval(t: int, x: int) -> str:
 GRIDS: dict[str, Pattern] = {interval(t, x): Intervals((t, x)) for t in STEPS for x in STEPS}
 
 
-class Stage(Cell, ABC):
-    """A set-up of either stage."""
+class Stage(RunSpec, ABC):
+    """A setup of either stage."""
 
     def samples(self, device: str) -> tuple[Fields, Fields, Fields]:
-        """Samples to train on, to watch and to test on."""
+        """Samples to train on, to validate on and to test on."""
         train, others = dataset(self.problem, self.protocol, device)
         return train, *parts(others)
 
     @abstractmethod
     def data_sets(self) -> list[str]:
-        """What it is tested on."""
+        """The test sets."""
 
 
 class Completer(Stage):
@@ -127,92 +132,84 @@ class Completer(Stage):
         }
 
     def data_sets(self) -> list[str]:
-        """What it is tested on."""
+        """The test sets."""
         return list(self.patterns())
 
-    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+    def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """Errors inside the window, for every pattern of sensors."""
-        metrics = {}
+        found = {}
         with progress(f"testing seed {seed}", len(self.data_sets())) as update:
             for name, pattern in self.patterns().items():
-                seen = observed(test, pattern)
-                metrics[name] = mean_errors(predicted(operator, seen), seen)
-                update(len(metrics))
-        return Errors(metrics, {}, [])
+                found[name] = operator.errors(observed(test, pattern), task=STEADY)
+                update(len(found))
+        return found
 
 
 class Propagator(Stage):
     """From the field inside the window to the whole field."""
 
     def completers(self) -> dict[str, Completer]:
-        """By model, those that it goes on from: of the table of completers, trained alike."""
+        """The completers that it continues from, by model: of the other table, trained alike."""
         recipe = self.recipe.replace("propagator", "completer")
         # Each for as long as its table says; if this one is not, they all are for as long as it.
-        usual = self.epochs == EPOCHS[self.recipe]
-        epochs = EPOCHS[recipe] if usual else self.epochs
+        as_in_table = self.epochs == EPOCHS[self.recipe]
+        epochs = EPOCHS[recipe] if as_in_table else self.epochs
         rest = (recipe, epochs, self.precision, self.protocol)
         return {m: Completer(self.problem, m, *rest) for m in MODELS if recipe in PRESETS[m]}
 
-    def needs(self) -> tuple[Cell, ...]:
+    def needs(self) -> tuple[RunSpec, ...]:
         """Its completers."""
         return tuple(self.completers().values())
 
     def patterns(self, model: str) -> dict[str, Pattern]:
-        """Sensors of the completer that it goes on from; on grids, of its own model's alone."""
+        """Sensors of the completer that it continues from; on grids, of its own model alone."""
         return {
             **{f"test:from={model} {percent(ratio)}": RandomRatio(ratio) for ratio in AFTER},
             **(GRIDS if model == self.model else {}),
         }
 
     def data_sets(self) -> list[str]:
-        """What it is tested on."""
+        """The test sets."""
         return [TRUTH, *(name for model in self.completers() for name in self.patterns(model))]
 
-    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+    def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """Errors at t = 0 and t = 1, from the truth and from the completers of the same seed."""
         whole = operator.task.prepare(test)
         ends = at_the_ends(whole)
-        metrics = {TRUTH: mean_errors(predicted(operator, whole), whole, ends)}
+        found = {TRUTH: operator.errors(whole, task=STEADY, where=ends)}
         with progress(f"testing seed {seed}", len(self.data_sets())) as update:
-            for model, cell in self.completers().items():
-                completer = cell.operator(seed, operator.device.type)
-                assert completer is not None, f"{cell.name(seed)} is trained before it is needed"
+            for model, spec in self.completers().items():
+                completer = spec.operator(seed, operator.device.type)
+                assert completer is not None, f"{spec.name(seed)} is trained before it is needed"
                 for name, pattern in self.patterns(model).items():
                     inside = predicted(completer, observed(test, pattern))
                     seen = Fields(whole.x, inside, whole.x_query, whole.y)
-                    metrics[name] = mean_errors(predicted(operator, seen), seen, ends)
-                    update(len(metrics))
-        return Errors(metrics, {}, [])
+                    found[name] = operator.errors(seen, task=STEADY, where=ends)
+                    update(len(found))
+        return found
 
 
 class Interpolation(Completer):
-    """A classical opponent: nothing to train, and one run is all."""
+    """A method without training: one run is all."""
+
+    trained = False
 
     def patterns(self) -> dict[str, Pattern]:
         """Sensors that it is tested with."""
         return {f"test:ratio={percent(ratio)}": RandomRatio(ratio) for ratio in RATIOS}
 
     def missing(self, results: Path, seeds: Sequence[int]) -> list[int]:
-        """No seed decides it but that of the sensors."""
+        """Only the sensors are random, and they have a seed of their own."""
         return super().missing(results, [0])
 
-    def make(
-        self,
-        seeds: Sequence[int],
-        results: Path,
-        device: str = "auto",
-        minutes: float | None = None,
-    ) -> tuple[bool, float]:
-        """Interpolate all test samples and record the errors."""
+    def measure(self, device: str) -> Run:
+        """Interpolate all test samples."""
         _, _, samples = self.samples(device)
         seen = {name: observed(samples, pattern) for name, pattern in self.patterns().items()}
         interpolate, config = INTERPOLANTS[self.model]
         answers = interpolate(list(seen.values()))
-        metrics = {
-            name: mean_errors(answer, fields)
-            for (name, fields), answer in zip(seen.items(), answers, strict=True)
-        }
-        run = Run(
+        pairs = zip(seen.items(), answers, strict=True)
+        return Run(
             problem=self.problem,
             model=self.model,
             recipe=self.recipe,
@@ -224,32 +221,30 @@ class Interpolation(Completer):
             hardware=hardware(torch.device("cpu")),
             seconds=0.0,
             parameters=0,
-            data_hash=samples.hash,
+            data_hash=samples.digest,
             config=config,
-            metrics=metrics,
+            metrics={name: mean_errors(answer, fields) for (name, fields), answer in pairs},
             precision=self.precision,
             commit=commit(),
         )
-        run.save(results, self.name(0))
-        return True, 0.0
 
 
-def _cell(kind: type[Stage], model: str, recipe: str) -> Stage:
+def _spec(kind: type[Stage], model: str, recipe: str) -> Stage:
     return kind("burgers", model, recipe, EPOCHS[recipe], PRECISION)
 
 
 COMPLETERS = (
     *(Interpolation("burgers", model, "completer", 0, "fp64") for model in INTERPOLANTS),
-    _cell(Completer, "lno", "our-completer"),
-    *(_cell(Completer, model, "completer") for model in MODELS),
+    _spec(Completer, "lno", "our-completer"),
+    *(_spec(Completer, model, "completer") for model in MODELS),
     *(
-        replace(_cell(Completer, "lno", "completer"), recipe=completer_of(ratio))
+        replace(_spec(Completer, "lno", "completer"), recipe=completer_of(ratio))
         for ratio in RATIOS
     ),
     Completer("burgers", "lno", completer_of(0.01), LONGER * EPOCHS["completer"], PRECISION),
 )
 PROPAGATORS = (
-    _cell(Propagator, "lno", "our-propagator"),
-    *(_cell(Propagator, model, "propagator") for model in MODELS),
+    _spec(Propagator, "lno", "our-propagator"),
+    *(_spec(Propagator, model, "propagator") for model in MODELS),
 )
-ON_GRIDS = tuple(c for c in (*COMPLETERS, *PROPAGATORS) if set(GRIDS) <= set(c.data_sets()))
+ON_GRIDS = tuple(s for s in (*COMPLETERS, *PROPAGATORS) if set(GRIDS) <= set(s.data_sets()))

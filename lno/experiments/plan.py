@@ -1,50 +1,123 @@
-"""What is missing in the ledger, and how long it will take by what the ledger knows."""
+"""Which runs the ledger lacks, in which order they are trained, and how long that will take."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lno import tasks
-from lno.experiments.cells import Cell, missing_runs
+from lno.experiments.queue import Job, groups, missing_runs
+from lno.experiments.runs import RunSpec
+from lno.experiments.tables import Experiment
 from lno.files import read_json
 from lno.ledger import Run
+from lno.problems import PROBLEMS
 from lno.report.tables import Table
 
 
-def plan(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
-    """The runs that are missing, and about how long they take."""
-    rows, total = [], 0.0
-    for cell, missing in missing_runs(cells, seeds, results).items():
-        minutes = estimate(cell, len(missing), results)
-        total += minutes or 0.0
-        shown = "unknown" if minutes is None else f"{minutes:.1f}"
-        what = [cell.problem, cell.model, cell.recipe, cell.precision, str(cell.epochs)]
-        rows.append([*what, ", ".join(map(str, missing)), shown])
-    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "minutes"]
+def jobs_of_table(
+    specs: Sequence[RunSpec], seeds: Sequence[int], results: Path, together: bool = True
+) -> list[Job]:
+    """The missing runs of some specs in the order of their table, seeds trained together."""
+    return [
+        _job(spec, group, results, required=spec.required)
+        for spec, absent in missing_runs(specs, seeds, results).items()
+        for group in groups(absent, together)
+    ]
+
+
+def jobs_of_all(
+    experiments: Iterable[Experiment],
+    results: Path,
+    problems: Sequence[str] = (),
+    models: Sequence[str] = (),
+) -> list[Job]:
+    """The missing runs of every table: by problem, required ones first, then the cheapest.
+
+    The first seed of a row is required, unless its table says otherwise; further seeds are not.
+    Runs that others start from come before them.
+    """
+    wanted: dict[tuple[RunSpec, bool], set[int]] = {}
+    for experiment in experiments:
+        for spec in experiment.specs():
+            skipped = (problems and spec.problem not in problems) or (
+                models and spec.model not in models
+            )
+            for seed in () if skipped else spec.missing(results, range(experiment.seeds)):
+                wanted.setdefault((spec, spec.required and seed == 0), set()).add(seed)
+    jobs = [
+        _job(spec, group, results, required)
+        for (spec, required), seeds in wanted.items()
+        for group in groups(sorted(seeds))
+    ]
+    order = list(PROBLEMS)
+
+    def rank(job: Job) -> tuple[int, bool, bool, float]:
+        unknown = job.minutes is None
+        return order.index(job.spec.problem), not job.required, unknown, job.minutes or 0.0
+
+    ordered: list[Job] = []
+    for job in sorted(jobs, key=rank):
+        for other in job.spec.needs():
+            gone = [seed for seed in job.seeds if other.operator(seed) is None]
+            ordered += [_job(other, group, results, job.required) for group in groups(gone)]
+        ordered.append(job)
+    return _once(ordered)
+
+
+def plan(jobs: Sequence[Job]) -> Table:
+    """Jobs as a table, with about how long they take."""
+    rows = []
+    for job in jobs:
+        spec = job.spec
+        minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
+        what = [spec.problem, spec.model, spec.recipe, spec.precision, str(spec.epochs)]
+        seeds = ", ".join(map(str, job.seeds))
+        rows.append([*what, seeds, "yes" if job.required else "no", minutes])
+    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "required", "minutes"]
+    total = sum(job.minutes or 0.0 for job in jobs)
     note = f"about {total:.0f} minutes of training in all, where it is known"
     note = note if total else "how long they take is not known yet"
     return Table("Missing runs", header, rows, [note] if rows else ["nothing is missing"])
 
 
-def estimate(cell: Cell, seeds: int, results: Path) -> float | None:
-    """Minutes that runs of a cell will take, by what the ledger knows; None: nothing."""
-    paths = sorted((results / cell.problem / cell.model).glob("*.json"))
-    for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != cell.recipe):
-        alike = (run.precision, run.protocol) == (cell.precision, cell.protocol)
-        if alike and run.steps and run.task["kind"] == tasks.to_json(cell.preset.task)["kind"]:
-            return run.seconds / run.steps / run.members * cell.steps * seeds / 60
-    if cell.protocol != "standard":
+def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
+    """Minutes that runs of a spec will take, from the runs in the ledger; None: unknown."""
+    if not spec.trained:
+        return 0.0
+    paths = sorted((results / spec.problem / spec.model).glob("*.json"))
+    for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != spec.recipe):
+        alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
+        if alike and run.steps and run.task["kind"] == tasks.to_json(spec.preset.task)["kind"]:
+            return run.seconds / run.steps / run.members * spec.steps * seeds / 60
+    if spec.protocol != "standard":
         return None
     for r in _rows(results, "efficiency"):
-        if all(r[key] == getattr(cell, key) for key in ("problem", "model", "precision")):
-            return r["seconds_per_epoch"] * cell.epochs * seeds / 60
+        if all(r[key] == getattr(spec, key) for key in ("problem", "model", "precision")):
+            return r["seconds_per_epoch"] * spec.preset.recipe.epochs * seeds / 60
     for r in _rows(results, "training_step"):
-        time = r.get(f"{cell.precision}_ms")
-        if cell.model == "lno" and r["case"].split()[0] == cell.problem and time is not None:
-            return time / 1e3 * cell.steps * seeds / 60
+        time = r.get(f"{spec.precision}_ms")
+        if spec.model == "lno" and r["case"].split()[0] == spec.problem and time is not None:
+            return time / 1e3 * spec.steps * seeds / 60
     return None
+
+
+def _job(spec: RunSpec, seeds: Sequence[int], results: Path, required: bool) -> Job:
+    return Job(spec, tuple(seeds), required, estimate(spec, len(seeds), results))
+
+
+def _once(jobs: Sequence[Job]) -> list[Job]:
+    """Every seed of a spec only once, where it comes first."""
+    seen: set[tuple[RunSpec, int]] = set()
+    found = []
+    for job in jobs:
+        new = tuple(seed for seed in job.seeds if (job.spec, seed) not in seen)
+        seen |= {(job.spec, seed) for seed in new}
+        if new:
+            found.append(replace(job, seeds=new))
+    return found
 
 
 def _rows(results: Path, benchmark: str) -> list[dict[str, Any]]:

@@ -1,74 +1,112 @@
-"""The quickstart: learn to see a whole field from a few sensors, in minutes on a laptop.
+"""The quickstart: learn to reconstruct a whole field from a few sensors, in minutes on a laptop.
 
 Makes solutions of Burgers' equation, trains a small completer on random sensors, and compares it
-with kriging and radial basis functions, which need no training, on solutions that it did not see.
+with kriging and radial basis functions, which need no training, on held-out solutions.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from matplotlib.figure import Figure
+from torch import Tensor
 
-from lno.data import Batch, Fields
+from lno.data import Fields
 from lno.data.interpolate import interpolate_rbf
 from lno.data.krige import krige
-from lno.data.observe import RandomRatio, Window
+from lno.data.observe import RandomRatio
 from lno.data.tables import write_csv
+from lno.evaluation import Errors
+from lno.experiments.execution import execute
+from lno.experiments.inverse import errors_of, observed, predicted
+from lno.experiments.presets import FEW_SENSORS, WINDOW, Preset
+from lno.experiments.runs import RunSpec
 from lno.files import require_folder, write_text
-from lno.ledger import Run, commit
+from lno.ledger import Run
 from lno.metrics import METRICS
 from lno.models import LNOConfig
 from lno.operator import Operator
 from lno.problems import Burgers
 from lno.problems.make import make
 from lno.report import html, plots
-from lno.report.runs import NAMES
+from lno.report.runs import model_name
 from lno.report.tables import Table
-from lno.tasks import Completion, to_json
-from lno.training.device import one_thread
+from lno.tasks import Completion
 from lno.training.progress import progress
 from lno.training.recipe import Recipe
 
-WINDOW = Window("t", 0.25, 0.75)
 RATIOS = (0.05, 0.01, 0.005)
 CONFIG = LNOConfig(width=64, latents=64, blocks=4, heads=4, layers=1)
 RECIPE = Recipe(epochs=40, batch=8, loss="relative_mae", queries=256)
-TASK = Completion(RandomRatio(0.0025, 0.05), WINDOW, exact=True)
+TASK = Completion(FEW_SENSORS, WINDOW)
 TRAIN, TEST = 1024, 64
 METHODS = ("lno", "kriging", "rbf")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All methods at one observed share of the points.
+    """All methods with sensors at one share of the points.
 
     Args:
         ratio: the share.
-        batch: all test samples, as observed.
-        guesses: what each method sees in them, (s, q, 1): LNO first.
+        seen: the observations of all test samples, with the truth.
+        predictions: of each method, (s, q, 1): LNO first.
     """
 
     ratio: float
-    batch: Batch
-    guesses: dict[str, torch.Tensor]
+    seen: Fields
+    predictions: dict[str, Float[Tensor, "s q 1"]]
+
+    def sample_errors(self) -> dict[str, Errors]:
+        """The errors of each method on the test samples."""
+        return {method: errors_of(p, self.seen) for method, p in self.predictions.items()}
 
     def errors(self) -> dict[str, dict[str, float]]:
         """Mean errors of each method over the test samples."""
-        return {
-            method: {name: float(m(guess, self.batch.y).mean()) for name, m in METRICS.items()}
-            for method, guess in self.guesses.items()
-        }
+        return {method: errors.means() for method, errors in self.sample_errors().items()}
 
     def typical(self) -> int:
         """The sample with the median gain of LNO over the best of the others: the one to show."""
-        error = METRICS["relative_mae"]
-        learned, *others = (error(guess, self.batch.y) for guess in self.guesses.values())
+        error, truth = METRICS["relative_mae"], torch.from_numpy(np.asarray(self.seen.y))
+        learned, *others = (error(p, truth) for p in self.predictions.values())
         gain = learned / torch.stack(others).amin(0)
         return int(gain.argsort()[len(gain) // 2])
+
+
+@dataclass(frozen=True)
+class Quickstart(RunSpec):
+    """The run of the quickstart: data, sizes and recipe of its own, on one CPU core."""
+
+    seed: int = 0
+    comparisons: list[Comparison] = field(default_factory=list, compare=False)
+
+    one_thread: ClassVar[bool] = True
+
+    def name(self, seed: int | str) -> str:
+        """The same for every seed."""
+        return "quickstart"
+
+    @property
+    def preset(self) -> Preset:
+        """Sizes, recipe and task."""
+        return Preset("quickstart", CONFIG, RECIPE, TASK, conditional=True)
+
+    def samples(self, device: str) -> tuple[Fields, float, Fields]:
+        """Training samples, the share of them for validation, and test samples."""
+        with progress("making data", TRAIN + TEST) as update:
+            fields = make(Burgers(), TRAIN + TEST, self.seed, progress=update)
+        train, test = fields.split(TRAIN, TEST)
+        return train, 1 / 32, test
+
+    def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
+        """Errors at every ratio; the comparisons are kept for figures and for other methods."""
+        self.comparisons.extend(_compare(operator, test))
+        return {f"test:ratio={c.ratio:g}": c.sample_errors()["lno"] for c in self.comparisons}
 
 
 def quickstart(
@@ -77,31 +115,24 @@ def quickstart(
     """Run the whole quickstart and write its files into the folder `out`.
 
     Args:
-        out: where `report.html`, `model.safetensors`, `sensors.csv` and `reconstruction.png` go.
+        out: where `report.html`, `sensors.csv`, `reconstruction.png` and the run go.
         seed: decides the data, the weights and the sensors.
-        results: the ledger to record the run in; None: `results` in `out`.
+        results: the ledger to file the runs in; None: `results` in `out`.
         program: how the user calls `lno`, for the commands that are shown.
     """
     out = require_folder(out)
-    train, test = _data(seed)
-    with one_thread():
-        operator = Operator.fit(
-            train,
-            task=TASK,
-            config=CONFIG,
-            recipe=RECIPE,
-            validation=1 / 32,
-            device="cpu",
-            seed=seed,
-        )
-    operator.save(out / "model.safetensors")
-    comparisons = _compare(operator, test)
+    protocol = f"{TRAIN}/{TEST} samples, window t 0.25 to 0.75, random sensors"
+    spec = Quickstart("burgers", "lno", "quickstart", protocol=protocol, seed=seed)
+    # No checkpoints: it takes minutes, and starting it again is what a user expects.
+    done = execute(spec, [seed], out, "cpu", folder=None)
+    comparisons, operator = spec.comparisons, done.operator
     shown = comparisons[1]
     x, u = _sensors(shown, shown.typical())
     write_csv(out / "sensors.csv", [*operator.labels.names["x"], "u"], np.column_stack((x, u)))
     plots.save(_figure(operator, shown), out / "reconstruction.png")
     write_text(out / "report.html", _report(operator, comparisons, out, program))
-    _record(operator, comparisons, results or out / "results", seed)
+    for run in _runs(done.runs[0], comparisons):
+        run.save(results or out / "results", "quickstart")
     return comparisons
 
 
@@ -117,56 +148,51 @@ def next_commands(out: str | Path, program: str = "lno") -> list[str]:
     ]
 
 
-def _data(seed: int) -> tuple[Fields, Fields]:
-    with progress("making data", TRAIN + TEST) as update:
-        fields = make(Burgers(), TRAIN + TEST, seed, progress=update)
-    train, test = fields.split(TRAIN, TEST)
-    return train, test
-
-
-def _compare(operator: Operator, test: Fields) -> list[Comparison]:
-    comparisons, coordinates = [], operator.normalizers.x
-    with progress("comparing", len(RATIOS) * len(test)) as update:
-        for number, ratio in enumerate(RATIOS):
-            task = Completion(RandomRatio(ratio), WINDOW)
-            [(batch, learned)] = operator.evaluate_batches(test, task=task, size=len(test))
-            kriged, splines = [], []
-            for k in range(len(batch)):
-                x, u, q = batch.x[k], batch.u[k], batch.x_query[0]
-                there, wanted = coordinates.encode(x)[None], coordinates.encode(q)[None]
-                kriged.append(krige(there, u[None], wanted, axes=coordinates.axes)[0])
-                spline = interpolate_rbf(x.numpy(), u.numpy(), q.numpy(), test.period)
-                splines.append(torch.from_numpy(spline).float())
-                update(number * len(test) + k + 1, f"{100 * ratio:g} % observed")
-            guesses = (learned, torch.stack(kriged), torch.stack(splines))
-            comparisons.append(Comparison(ratio, batch, dict(zip(METHODS, guesses, strict=True))))
-    return comparisons
-
-
-def _sensors(comparison: Comparison, k: int) -> tuple[np.ndarray, np.ndarray]:
-    return comparison.batch.x[k].numpy(), comparison.batch.u[k, :, 0].numpy()
-
-
-def _figure(operator: Operator, comparison: Comparison) -> Figure:
-    k, labels = comparison.typical(), operator.labels
-    grid = labels.grid
-    assert grid is not None and comparison.batch.y is not None
-    truth, *guesses = (
-        v[k, :, 0].numpy().reshape(grid) for v in (comparison.batch.y, *comparison.guesses.values())
-    )
-    plane = plots.Plane(("t", "x"), labels.low, labels.high)  # type: ignore[arg-type]
-    named = dict(zip(map(NAMES.__getitem__, comparison.guesses), guesses, strict=True))
-    return plots.reconstruction(plane, truth, _sensors(comparison, k), named)
-
-
 def table(comparisons: list[Comparison]) -> Table:
     """Errors of the methods, a row for each number of sensors."""
     rows = []
     for c in comparisons:
         shown = (f"{100 * e['relative_mae']:.2f} %" for e in c.errors().values())
-        rows.append([f"{100 * c.ratio:g} %", str(c.batch.x.shape[1]), *shown])
-    header = ["observed", "sensors", *map(NAMES.__getitem__, METHODS)]
-    return Table("relative MAE, unseen samples", header, rows)
+        rows.append([f"{100 * c.ratio:g} %", str(len(c.seen[0].x)), *shown])
+    header = ["observed", "sensors", *map(model_name, METHODS)]
+    return Table("relative MAE, held-out samples", header, rows)
+
+
+def _compare(operator: Operator, test: Fields) -> list[Comparison]:
+    """All methods on the same sensors of the test samples."""
+    comparisons, coordinates = [], operator.normalizers.x
+    with progress("comparing", len(RATIOS) * len(test)) as update:
+        for number, ratio in enumerate(RATIOS):
+            seen = observed(test, RandomRatio(ratio))
+            kriged, splines = [], []
+            for k, sample in enumerate(seen):
+                batch = seen.batch([k])
+                x, x_query = (coordinates.encode(v) for v in (batch.x, batch.x_query))
+                kriged.append(krige(x, batch.u, x_query, axes=coordinates.axes)[0])
+                spline = interpolate_rbf(sample.x, sample.u, sample.x_query, test.period)
+                splines.append(torch.from_numpy(spline).float())
+                update(number * len(test) + k + 1, f"{100 * ratio:g} % observed")
+            every = (predicted(operator, seen), torch.stack(kriged), torch.stack(splines))
+            comparisons.append(Comparison(ratio, seen, dict(zip(METHODS, every, strict=True))))
+    return comparisons
+
+
+def _sensors(comparison: Comparison, k: int) -> tuple[np.ndarray, np.ndarray]:
+    sample = comparison.seen[k]
+    return sample.x, sample.u[:, 0]
+
+
+def _figure(operator: Operator, comparison: Comparison) -> Figure:
+    k, labels = comparison.typical(), operator.labels
+    grid, truth = labels.grid, comparison.seen[k].y
+    assert grid is not None and truth is not None
+    fields = {
+        model_name(method): p[k, :, 0].numpy().reshape(grid)
+        for method, p in comparison.predictions.items()
+    }
+    plane = plots.Plane(("t", "x"), labels.low, labels.high)  # type: ignore[arg-type]
+    sensors = _sensors(comparison, k)
+    return plots.reconstruction(plane, truth[:, 0].reshape(grid), sensors, fields)
 
 
 def _report(operator: Operator, comparisons: list[Comparison], out: Path, program: str) -> str:
@@ -177,18 +203,19 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
     provenance = operator.provenance
     parts = [
         html.paragraph(
-            "A Latent Neural Operator was trained to complete solutions of Burgers' equation from "
-            f"randomly placed sensors: {provenance['seconds']:.0f} seconds on the CPU, "
-            f"{operator.parameters:,} weights. One model serves every number of sensors; what it "
-            "misses at them is carried to the points around by kriging and added. Beside it what "
-            "needs no training: kriging alone, and cubic radial basis functions (RBF)."
+            "A Latent Neural Operator was trained to reconstruct solutions of Burgers' equation "
+            f"from randomly placed sensors: {provenance['seconds']:.0f} seconds on the CPU, "
+            f"{operator.parameters:,} weights. One model serves every number of sensors; its "
+            "predictions are conditioned on them (kriging with the model as the prior mean). "
+            "Beside it are methods that need no training: kriging alone, and cubic radial basis "
+            "functions (RBF)."
         ),
         html.table(shown.header, shown.rows, best),
         html.paragraph(
             f"Mean absolute error relative to the mean size of the field, mean over {TEST} "
-            "solutions that were not used in training. The fewer the sensors, the more it helps "
-            "to know what solutions look like; with many, interpolation is hard to beat. The "
-            "pictures show the solution with the median gain of LNO over the better of the others.",
+            "held-out solutions. The fewer the sensors, the more it helps to know what solutions "
+            "look like; with many, interpolation is hard to beat. The pictures show the solution "
+            "with the median gain of LNO over the better of the others.",
             note=True,
         ),
     ]
@@ -207,9 +234,9 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
         html.paragraph(
             f"u_t + u u_x = 0.01 u_xx, periodic in x, random smooth initial values; "
             f"{data['samples']} solutions for training, from seed {data['seed']}, observed and "
-            f"completed for t from {WINDOW.low} to {WINDOW.high}. Model: {asdict(CONFIG)}. "
+            f"reconstructed for t from {WINDOW.low} to {WINDOW.high}. Model: {asdict(CONFIG)}. "
             f"Recipe: {asdict(RECIPE)}. "
-            f"Data: sha256 {data['hash'][:16]}. Hardware: {provenance['hardware']}. "
+            f"Data: sha256 {data['digest'][:16]}. Hardware: {provenance['hardware']}. "
             f"lno {provenance['lno']}, torch {provenance['torch']}.",
             note=True,
         ),
@@ -217,36 +244,26 @@ def _report(operator: Operator, comparisons: list[Comparison], out: Path, progra
     return html.page("A field from a handful of sensors", parts)
 
 
-def _record(
-    operator: Operator, comparisons: list[Comparison], results: str | Path, seed: int
-) -> None:
-    """A run in the ledger of each method."""
-    provenance = operator.provenance
-    metrics: dict[str, dict[str, dict[str, float]]] = {method: {} for method in METHODS}
-    for c in comparisons:
-        for method, errors in c.errors().items():
-            metrics[method][f"test:ratio={c.ratio:g}"] = errors
-    learned = Run(
-        problem="burgers",
-        model="lno",
-        recipe="quickstart",
-        protocol=f"{TRAIN}/{TEST} samples, window t 0.25 to 0.75, random sensors",
-        seed=seed,
-        epochs=RECIPE.epochs,
-        steps=provenance["curve"][-1]["step"],
-        task=to_json(TASK),
-        hardware=provenance["hardware"],
-        seconds=provenance["seconds"],
-        parameters=operator.parameters,
-        data_hash=provenance["data"]["hash"],
-        config={"model": asdict(CONFIG), "recipe": asdict(RECIPE)},
-        metrics=metrics["lno"],
-        commit=commit(),
-        curve=provenance["curve"],
+def _runs(learned: Run, comparisons: list[Comparison]) -> list[Run]:
+    """A run of each method, in the form of the ledger."""
+    plain = replace(
+        learned,
+        recipe="none",
+        epochs=0,
+        steps=0,
+        seconds=0.0,
+        parameters=0,
+        config={},
+        curve=[],
+        samples={},
     )
-    untrained = replace(
-        learned, recipe="none", epochs=0, steps=0, seconds=0.0, parameters=0, config={}, curve=[]
-    )
-    others = [replace(untrained, model=m, metrics=metrics[m]) for m in METHODS if m != "lno"]
-    for run in (learned, *others):
-        run.save(results, "quickstart")
+    others = [
+        replace(
+            plain,
+            model=method,
+            metrics={f"test:ratio={c.ratio:g}": c.errors()[method] for c in comparisons},
+        )
+        for method in METHODS
+        if method != learned.model
+    ]
+    return [learned, *others]

@@ -8,23 +8,21 @@ the bicubic spline through all nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 from scipy.interpolate import CubicSpline
-from torch import nn
 
 from lno.data import Fields
-from lno.experiments.cells import Cell, Errors, errors_of
-from lno.experiments.datasets import PROTOCOLS
+from lno.evaluation import Errors
+from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import RESOLUTION
-from lno.models import Transolver
+from lno.experiments.runs import RunSpec
 from lno.operator import Operator
 from lno.problems import Darcy
 from lno.problems.make import make
-from lno.report.runs import NAMES
+from lno.report.runs import model_name
 from lno.report.tables import Table, spread
 from lno.training.device import pick_solver_device
 
@@ -32,21 +30,16 @@ FINE = 421
 GRIDS = (43, 61, 85, 141, 211, 241, 421)
 
 
-class OnGrids(Cell):
-    """A set-up that is tested at every resolution."""
+class OnGrids(RunSpec):
+    """A setup that is tested at every resolution."""
 
-    def errors(self, operator: Operator, test: Fields, seed: int) -> Errors:
+    def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """Errors on the test samples at every resolution."""
-        where = "cuda" if operator.device.type == "cuda" else "cpu"
-        metrics, samples = {}, {}
-        for n in GRIDS:
-            found = errors_of(on_grid(operator, (n, n)), at_nodes(fine_samples(where), n))
-            metrics[f"test:grid={n}"] = found.metrics["test"]
-            samples[f"test:grid={n}"] = found.samples["test"]
-        return Errors(metrics, samples, [])
+        fine = fine_samples("cuda" if operator.device.type == "cuda" else "cpu")
+        return {f"test:grid={n}": operator.on_grid((n, n)).errors(at_nodes(fine, n)) for n in GRIDS}
 
 
-CELLS = tuple(
+SPECS = tuple(
     OnGrids("darcy", model, "paper", 100, "tf32", "resolution") for model in ("lno", "transolver")
 )
 
@@ -54,7 +47,7 @@ CELLS = tuple(
 @lru_cache(maxsize=1)
 def fine_samples(device: str = "auto") -> Fields:
     """The test samples on all nodes of the solver."""
-    protocol = PROTOCOLS["resolution"]["darcy"]
+    protocol = protocol_of("darcy", "resolution")
     where = str(pick_solver_device(device))
     return make(Darcy(FINE, 1), protocol.test, 0, where, first=protocol.train)
 
@@ -85,34 +78,22 @@ def at_nodes(fine: Fields, n: int) -> Fields:
     )
 
 
-def on_grid(operator: Operator, grid: tuple[int, int]) -> Operator:
-    """The operator for data on another grid; LNO needs no change."""
-    members: list[nn.Module] = []
-    for model in operator.members:
-        if not isinstance(model, Transolver):
-            return operator
-        other = Transolver(replace(model.spec, grid=grid), model.config)
-        other.load_state_dict(model.state_dict())
-        members.append(other.to(operator.device).eval())
-    return replace(operator, members=members)
-
-
-def table(cells: Sequence[Cell], seeds: Sequence[int], results: Path) -> Table:
+def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
     """Errors at every resolution beside the paper's."""
     rows = []
-    for cell in cells:
-        found = list(cell.runs(results, seeds).values())
-        name = NAMES.get(cell.model, cell.model)
+    for spec in specs:
+        found = list(spec.runs(results, seeds).values())
+        name = model_name(spec.model)
         errors = [[r.metrics[f"test:grid={n}"]["relative_l2"] for r in found] for n in GRIDS]
         ours = [spread(e, digits=2) for e in errors]
-        rows.append([f"{name}, {cell.epochs} epochs", str(len(found)), *ours])
-        printed = RESOLUTION.get(cell.model, {})
+        rows.append([f"{name}, {spec.epochs} epochs", str(len(found)), *ours])
+        printed = RESOLUTION.get(spec.model, {})
         shown = [f"{printed[n]:.2f}" if n in printed else "not given" for n in GRIDS]
         rows.append([f"{name}, as published", "", *shown])
     header = ["relative L2, %", "seeds", *(f"{n}²" for n in GRIDS)]
     note = (
         "Darcy, trained on 1,000 samples of 43² points, tested on 200 others, the same random "
-        "fields at every resolution. 241² does not divide 421²: nearest coefficient, bicubic "
-        "solution. `lno reproduce resolution`"
+        "fields at every resolution. 421² nodes contain no regular grid of 241²: nearest "
+        "coefficient, bicubic solution. `lno reproduce resolution`"
     )
     return Table("Trained on 43² points, tested on more", header, rows, [note])

@@ -15,8 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from lno.files import replacing
-
-FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
+from lno.report.fields import ERROR, FIELD, INK
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ def reconstruction(
     plane: Plane,
     truth: np.ndarray,
     sensors: tuple[np.ndarray, np.ndarray],
-    guesses: dict[str, np.ndarray],
-    title: str = "",
+    fields: dict[str, np.ndarray],
 ) -> Figure:
     """Sensors above the truth, and beside them each reconstruction above its error.
 
@@ -45,19 +43,18 @@ def reconstruction(
         plane: where the fields (rows, columns) lie.
         truth: the true field.
         sensors: positions (n, 2) and values (n,) of the observations.
-        guesses: reconstructed fields by name.
-        title: a line above.
+        fields: reconstructed fields by name.
     """
-    columns = 1 + len(guesses)
+    columns = 1 + len(fields)
     figure = Figure(figsize=(3.6 * columns, 5.6), layout="constrained")
     axes = figure.subplots(2, columns, sharex=True, sharey=True)
     span = float(np.abs(truth).max())
-    worst = max(float(np.abs(g - truth).max()) for g in guesses.values()) or 1.0
+    worst = max(float(np.abs(g - truth).max()) for g in fields.values()) or 1.0
     _sensors(axes[0, 0], plane, sensors, span)
     axes[0, 0].set_title(f"{len(sensors[1])} sensors")
     shown = draw_field(axes[1, 0], plane, truth, FIELD, -span, span)
     axes[1, 0].set_title("truth")
-    for k, (name, guess) in enumerate(guesses.items(), start=1):
+    for k, (name, guess) in enumerate(fields.items(), start=1):
         error = np.abs(guess - truth)
         draw_field(axes[0, k], plane, guess, FIELD, -span, span)
         wrong = draw_field(axes[1, k], plane, error, ERROR, 0.0, worst)
@@ -69,8 +66,6 @@ def reconstruction(
         row[0].set_ylabel(plane.names[0])
     for axis in axes[1]:
         axis.set_xlabel(plane.names[1])
-    if title:
-        figure.suptitle(title)
     return figure
 
 
@@ -116,25 +111,6 @@ def bounded_field(
     return figure
 
 
-def gallery(plane: Plane, samples: Sequence[Sequence[tuple[str, np.ndarray]]]) -> Figure:
-    """Samples side by side, their named fields (rows, columns) below each other."""
-    rows = max(len(fields) for fields in samples)
-    figure = Figure(figsize=(3.0 * len(samples), 2.6 * rows), layout="constrained")
-    axes = figure.subplots(rows, len(samples), squeeze=False, sharex=True, sharey=True)
-    for k, fields in enumerate(samples):
-        for axis, (name, values) in zip(axes[:, k], fields, strict=False):
-            signed = values.min() < 0 < values.max()
-            span = float(np.abs(values).max())
-            low, high = (-span, span) if signed else (float(values.min()), float(values.max()))
-            shown = draw_field(axis, plane, values, FIELD if signed else "viridis", low, high)
-            axis.set_title(f"{name}, sample {k}")
-            figure.colorbar(shown, ax=axis, shrink=0.85)
-        axes[-1, k].set_xlabel(plane.names[1])
-    for axis in axes[:, 0]:
-        axis.set_ylabel(plane.names[0])
-    return figure
-
-
 def heat_maps(
     panels: Mapping[str, np.ndarray], ticks: Sequence[int], names: tuple[str, str], label: str
 ) -> Figure:
@@ -171,7 +147,7 @@ def heat_maps(
 def agreement(
     stated: Sequence[float], lines: Mapping[str, Sequence[float]], x: str, y: str
 ) -> Figure:
-    """Shares that were found against those that were stated; on the diagonal they agree."""
+    """Measured shares against stated ones; on the diagonal they agree."""
     figure = Figure(figsize=(4.2, 4.0), layout="constrained")
     axis = figure.subplots()
     low = min(stated) - 0.05
@@ -206,7 +182,7 @@ def save(figure: Figure, path: str | Path, dpi: int = 130) -> None:
 
 
 def require_kind(path: str | Path) -> str:
-    """The format of a figure, by its name; raises where there is none: before the work."""
+    """The format of a figure, by its name; raises where it is unknown: before the work."""
     kind = Path(path).suffix.lstrip(".") or "png"
     if kind not in FigureCanvasBase.get_supported_filetypes():
         raise ValueError(f"cannot draw a .{kind} file: choose a name ending in .png, .svg or .pdf")

@@ -13,48 +13,69 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from lno.ledger import Run
-from lno.report.plots import ERROR, FIELD, Plane, draw_field
+from lno.models import MODELS
 
-NAMES = {
-    "lno": "LNO",
-    "transolver": "Transolver",
-    "deeponet": "DeepONet",
-    "gnot": "GNOT",
-    "rbf": "RBF",
-    "kriging": "kriging",
-}
+UNTRAINED = {"rbf": "RBF", "kriging": "kriging"}  # methods without training
 # Okabe and Ito's colours, which colour-blind people can tell apart.
-COLOURS = {"lno": "#0072b2", "transolver": "#d55e00", "rbf": "#009e73"}
-OTHERS = ("#cc79a7", "#e69f00", "#56b4e9", "#5a6675")
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#5a6675",
+    "#000000",
+)
 DASHES = ((), (5, 2), (1, 1.3), (6, 2, 1, 2), (3, 1, 1, 1, 1, 1))
 PERCENT, BINS = "relative L2 error, %", 30
-Scale = tuple[str, float, float]  # a colour map and its limits
+
+
+def model_name(model: str) -> str:
+    """What tables and figures call a model.
+
+    >>> model_name("deeponet"), model_name("rbf"), model_name("mine")
+    ('DeepONet', 'RBF', 'mine')
+    """
+    if model in MODELS:
+        return MODELS[model][0].__name__
+    return UNTRAINED.get(model, model)
+
+
+def colour_of(model: str, others: Sequence[str]) -> str:
+    """The colour of a model: its place in the table of models, those of no table after them."""
+    known = [*MODELS, *UNTRAINED, *sorted({*others} - {*MODELS, *UNTRAINED})]
+    return COLOURS[known.index(model) % len(COLOURS)]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seed alone, in the order of their seeds."""
+    """Runs that differ in their seed alone, in the order of their seeds.
+
+    Groups that were named, like folders of a user, keep that name in figures.
+    """
 
     problem: str
     model: str
     recipe: str
-    epochs: int
+    epochs: float
     precision: str
     protocol: str
     runs: list[Run]
+    name: str = ""
 
     @property
     def label(self) -> str:
         """Model, recipe, epochs; the precision where it is not tf32."""
-        parts = [NAMES.get(self.model, self.model)]
+        parts = [model_name(self.model)]
         if self.epochs:  # else nothing was trained
-            parts += [self.recipe, f"{self.epochs} epoch{'s' * (self.epochs != 1)}"]
-        return ", ".join(parts + [self.precision] * (self.precision != "tf32"))
+            parts += [self.recipe, f"{self.epochs:g} epoch{'s' * (self.epochs != 1)}"]
+        shown = ", ".join(parts + [self.precision] * (self.precision != "tf32"))
+        return f"{self.name}: {shown}" if self.name else shown
 
 
 class _Line(NamedTuple):
@@ -76,7 +97,7 @@ def load_runs(results: Path) -> list[tuple[Path, Run]]:
 
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """Groups by problem, model, recipe, epochs, precision and protocol, in this order."""
-    found: dict[tuple[str, str, str, int, str, str], list[Run]] = {}
+    found: dict[tuple[str, str, str, float, str, str], list[Run]] = {}
     for run in sorted(runs, key=lambda r: r.seed):
         key = (run.problem, run.model, run.recipe, run.epochs, run.precision, run.protocol)
         found.setdefault(key, []).append(run)
@@ -84,7 +105,7 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
 
 
 def learning_curves(groups: Sequence[Group]) -> Figure | None:
-    """Error against epochs; groups whose error was not watched have their loss shown below."""
+    """Error against epochs; groups without a validation error have their loss shown below."""
     errors = [_curves(group, "error") for group in groups]
     losses = [[] if e else _curves(g, "loss") for e, g in zip(errors, groups, strict=True)]
     panels = [p for p in ((PERCENT, errors), ("training loss", losses)) if any(p[1])]
@@ -122,7 +143,7 @@ def error_histograms(groups: Sequence[Group]) -> Figure | None:
 
     A row for each group, its median marked; in shares, as groups differ in their numbers of seeds.
     """
-    pooled = [[e for run in g.runs for e in run.samples.get("test", ())] for g in groups]
+    pooled = [[e for run in g.runs for e in errors_by_sample(run)] for g in groups]
     shown = [(look, 100 * np.array(e)) for look, e in zip(_looks(groups), pooled, strict=True) if e]
     if not shown:
         return None
@@ -148,50 +169,21 @@ def error_histograms(groups: Sequence[Group]) -> Figure | None:
 
 def rollout_errors(groups: Sequence[Group]) -> Figure | None:
     """Error of each frame that a rollout predicts."""
-    films = [[100 * np.array(run.frames) for run in g.runs if run.frames] for g in groups]
-    if not any(films):
+    errors = [[100 * np.array(run.frames) for run in g.runs if run.frames] for g in groups]
+    if not any(errors):
         return None
     figure, (axis,) = _panels(1, 4.1)
-    numbers = [[1 + np.arange(len(film)) for film in several] for several in films]
-    _draw(axis, groups, [list(map(_Line, n, n, f)) for n, f in zip(numbers, films, strict=True)])
+    numbers = [[1 + np.arange(len(frames)) for frames in several] for several in errors]
+    _draw(axis, groups, [list(map(_Line, n, n, e)) for n, e in zip(numbers, errors, strict=True)])
     axis.set(xlabel="predicted frame", ylabel=PERCENT, ylim=(0, None))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     return _finished(figure)
 
 
-def sample_fields(path: Path, title: str) -> Figure:
-    """Input, truth, prediction and absolute error of the test sample in a file beside a run.
-
-    Of several channels the last is shown. The first coordinate points to the right. Fields on a
-    regular grid are images, on any other 2-D grid surfaces, else points.
-    """
-    with np.load(path, allow_pickle=False) as file:
-        sample = {key: file[key] for key in file.files}
-    x, truth, guess = sample["x"], sample["y"][:, -1], sample["prediction"][:, -1]
-    if x.shape[1] < 2:
-        raise ValueError(f"{path}: expected two coordinates or more to draw, got {x.shape[1]}")
-    error, name = np.abs(guess - truth), sample["names_y"][-1]
-    panels = [
-        (f"truth: {name}", truth, _scale(truth)),
-        (f"prediction: {name}", guess, _scale(truth)),
-        ("absolute error", error, (ERROR, 0.0, float(error.max()) or 1.0)),
-    ]
-    if sample["u"].shape[1]:  # else the positions are all there is
-        u = sample["u"][:, -1]
-        panels.insert(0, (f"input: {sample['names_u'][-1]}", u, _scale(u)))
-    width, height = np.ptp(x[:, :2], axis=0)
-    shape = float(np.clip(height / (width or 1.0), 0.4, 1.6))
-    figure = Figure(figsize=(3.1 * len(panels), 2.85 * shape + 1.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharex=True, sharey=True)
-    bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
-    for axis, (heading, values, scale) in zip(axes, panels, strict=True):
-        shown = _values(axis, x, sample["grid"], values, scale)
-        axis.set_title(heading, fontsize=11)
-        axis.set(xlabel=sample["names_x"][0], box_aspect=shape)
-        figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
-    axes[0].set_ylabel(sample["names_x"][1])
-    figure.suptitle(title)
-    return figure
+def errors_by_sample(run: Run) -> list[float]:
+    """The errors of single samples of the first test set; none where they were not kept."""
+    first = next(iter(run.metrics), "test")
+    return run.samples.get(first, [])
 
 
 def _curves(group: Group, key: str, against: str = "epochs") -> list[_Line]:
@@ -222,17 +214,17 @@ def _draw(axis: Axes, groups: Sequence[Group], lines: Sequence[Sequence[_Line]])
 
 
 def _looks(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """Label, colour and line style of each group, the problem and protocol told where they vary."""
-    others = sorted({g.model for g in groups} - set(COLOURS))
-    colours = COLOURS | {m: OTHERS[k % len(OTHERS)] for k, m in enumerate(others)}
-    ways = [(g.problem, g.protocol, g.recipe, g.epochs, g.precision) for g in groups]
+    """Label, colour and line style of each group; problem and protocol named where they vary."""
+    models = [g.model for g in groups]
+    ways = [(g.problem, g.protocol, g.recipe, g.epochs, g.precision, g.name) for g in groups]
     order = list(dict.fromkeys(ways))
     problems, protocols = (len({way[k] for way in ways}) for k in (0, 1))
     looks = []
     for g, way in zip(groups, ways, strict=True):
-        label = f"{g.problem}: " * (problems > 1) + g.label + f" ({g.protocol})" * (protocols > 1)
+        problem = f"{g.problem}: " * (problems > 1 and not g.name)
+        label = problem + g.label + f" ({g.protocol})" * (protocols > 1)
         dashes = (0, DASHES[order.index(way) % len(DASHES)] or None)
-        looks.append({"label": label, "color": colours[g.model], "ls": dashes})
+        looks.append({"label": label, "color": colour_of(g.model, models), "ls": dashes})
     return looks
 
 
@@ -264,27 +256,3 @@ def _finished(figure: Figure) -> Figure:
         columns = 2 if len(names) > 1 and max(map(len, names)) < 44 else 1
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2)
     return figure
-
-
-def _scale(values: np.ndarray) -> Scale:
-    """Symmetric about zero where both signs matter."""
-    low, high = float(values.min()), float(values.max())
-    span = max(-low, high)
-    return (FIELD, -span, span) if min(-low, high) > 0.05 * span else ("viridis", low, high)
-
-
-def _values(
-    axis: Axes, x: np.ndarray, grid: np.ndarray, values: np.ndarray, scale: Scale
-) -> ScalarMappable:
-    """A field as an image, a surface or points, as its positions allow."""
-    colours: dict[str, Any] = dict(zip(("cmap", "vmin", "vmax"), scale, strict=True))
-    if grid.size != 2 or x.shape[1] != 2:
-        size = float(np.clip(16000 / len(x), 1.0, 24.0))
-        return axis.scatter(x[:, 0], x[:, 1], size, values, lw=0, **colours)
-    nodes, field = np.moveaxis(x.reshape(*grid, 2), -1, 0), values.reshape(*grid)
-    low, high = x.min(0), x.max(0)
-    regular = np.meshgrid(*map(np.linspace, low, high, grid), indexing="ij")
-    if np.allclose(nodes, regular, atol=1e-4 * float(np.ptp(x))):
-        plane = Plane(("second", "first"), tuple(low[::-1]), tuple(high[::-1]))
-        return draw_field(axis, plane, field.T, *scale)
-    return axis.pcolormesh(*nodes, field, shading="gouraud", **colours)

@@ -1,0 +1,156 @@
+"""From the description of a run to its result: train, test, and write the folder of the run.
+
+The folder holds `model.safetensors`, checkpoints and `metrics.jsonl`; `run.json`, the run in the
+form of the ledger (with several members, `run-<seed>.json` for each further one); `sample.npz` and
+`worst.npz`, the test samples with the median and the largest error and what was predicted for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lno import tasks
+from lno.config import to_dict
+from lno.data import Fields
+from lno.experiments.pictures import save_sample
+from lno.experiments.runs import MODEL, RunSpec, Samples
+from lno.files import write_json
+from lno.ledger import Run, commit
+from lno.operator import Operator
+from lno.training.device import one_thread
+from lno.training.distributed import is_main
+
+SAMPLE, WORST = "sample.npz", "worst.npz"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run.
+
+    Args:
+        operator: the trained operator, with all members; it may not be finished.
+        runs: the run of each seed, in the form of the ledger.
+        errors: mean errors of the operator on the first test set; of an ensemble, those of its
+            mean.
+    """
+
+    operator: Operator
+    runs: list[Run]
+    errors: dict[str, float]
+
+
+def execute(
+    spec: RunSpec, seeds: Sequence[int], out: Path, device: str = "auto", **options: Any
+) -> Outcome:
+    """Train consecutive seeds of a spec as members of one operator, test each, and write it all.
+
+    Args:
+        spec: what to run.
+        seeds: consecutive ones.
+        out: the folder of the run.
+        device: as in `Operator.fit`.
+        options: further arguments of `Operator.fit`: resume, pause_after, split, ...
+    """
+    samples = spec.samples(device)
+    operator = fit(spec, seeds, samples, out, device, **options)
+    *_, test = samples
+    runs = [record(spec, operator, k, seed, test, out) for k, seed in enumerate(seeds)]
+    alone = len(seeds) == 1
+    errors = next(iter(runs[0].metrics.values())) if alone else operator.evaluate(test)
+    return Outcome(operator, runs, errors)
+
+
+def fit(
+    spec: RunSpec,
+    seeds: Sequence[int],
+    samples: Samples,
+    out: Path,
+    device: str = "auto",
+    **options: Any,
+) -> Operator:
+    """The part of `execute` that trains: the operator, which is saved in the folder."""
+    chosen = spec.preset
+    train_data, validation, test = samples
+    arguments = {
+        "task": chosen.task,
+        "model": spec.model,
+        "config": chosen.config,
+        "recipe": chosen.recipe,
+        "conditional": chosen.conditional,
+        "symmetries": spec.symmetries,
+        "validation": validation,
+        "members": len(seeds),
+        "seed": seeds[0],
+        "device": device,
+        "precision": spec.precision,
+        "minutes": spec.minutes,
+        "folder": out,
+    }
+    with one_thread() if spec.one_thread else nullcontext():
+        operator = Operator.fit(chosen.training_data(train_data), **(arguments | options))
+    operator.provenance["commit"] = commit()
+    operator.provenance["run"] = {
+        "problem": spec.problem,
+        "protocol": spec.protocol,
+        "recipe": spec.recipe,
+        "data": spec.data,
+        "test_digest": test.digest,
+    }
+    if is_main():
+        operator.save(out / MODEL)
+    return operator
+
+
+def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:
+    """Test the k-th member of a trained operator and write its run into the folder of the run."""
+    member, first = operator.member(k), seed == operator.provenance["seed"]
+    found = spec.errors(member, test, seed)
+    origin, length = operator.provenance, spec.preset.recipe.epochs
+    exact = operator.finished and spec.minutes is None
+    run = Run(
+        problem=spec.problem,
+        model=spec.model,
+        recipe=spec.recipe,
+        protocol=spec.protocol if spec.data is None else Path(spec.data).name,
+        seed=seed,
+        epochs=length if exact else round(origin["epochs"], 3),
+        steps=origin["steps"],
+        task=tasks.to_json(operator.task),
+        hardware=origin["hardware"],
+        seconds=origin["seconds"],
+        parameters=member.parameters,
+        data_hash=origin["data"]["digest"],
+        config={"model": asdict(member.model.config), "recipe": origin["recipe"]},
+        metrics={name: errors.means() for name, errors in found.items()},
+        members=origin["members"],
+        precision=origin["precision"],
+        compile_seconds=origin["compile_seconds"],
+        peak_memory_gb=origin["peak_memory_gb"],
+        commit=origin.get("commit", ""),
+        curve=[_row(row, k) for row in origin["curve"]],
+        samples={name: errors.samples["relative_l2"] for name, errors in found.items()},
+        frames=next((errors.frames for errors in found.values() if errors.frames), []),
+    )
+    if is_main():
+        write_json(out / ("run.json" if first else f"run-{seed}.json"), to_dict(run))
+        order = np.argsort(next(iter(run.samples.values())))
+        if first:
+            save_sample(out / SAMPLE, member, test, int(order[len(order) // 2]), spec.problem)
+            save_sample(out / WORST, member, test, int(order[-1]), spec.problem)
+    return run
+
+
+def _row(row: dict[str, Any], k: int) -> dict[str, Any]:
+    """A point of the learning curve of the k-th member."""
+    return {
+        "step": row["step"],
+        "seconds": row["seconds"],
+        "loss": row.get("losses", [row["loss"]])[k],
+        "error": (row.get("errors") or [row["error"]] * (k + 1))[k],
+    }

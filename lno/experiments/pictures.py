@@ -1,0 +1,124 @@
+"""Pictures of data and predictions, and the samples that a run keeps for its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from lno.data import Fields
+from lno.files import replacing
+from lno.operator import Operator
+from lno.problems import PROBLEMS
+from lno.report.fields import Nodes, Panel, figure_of, nodes_of
+from lno.tasks import Rollout
+
+SAMPLES = 4  # of a data set, that are drawn
+
+
+def sample_gallery(fields: Fields) -> Figure:
+    """The first samples side by side, their channels below each other.
+
+    The channels are those that the problem of the data names, else the first and the last.
+    """
+    columns = []
+    for k in range(min(SAMPLES, len(fields))):
+        sample, nodes, panels = fields[k], _nodes(fields, k), []
+        for key, values in (("u", sample.u), ("y", sample.y)):
+            if values is None:
+                continue
+            for c in _shown(fields, key):
+                title = f"{fields.names[key][c]}, sample {k}"
+                if key == "y" or fields.same_points:
+                    panels.append(Panel(title, nodes, values[:, c]))
+                else:
+                    names = fields.names["x"][: fields.space]
+                    seen = nodes_of(sample.x[:, : fields.space], names)
+                    panels.append(Panel(title, seen, values[:, c], domain=nodes))
+        columns.append(panels)
+    if not columns[0]:
+        raise ValueError("nothing to draw: the data have positions only")
+    return figure_of(list(zip(*columns, strict=True)))
+
+
+def prediction_picture(answers: Fields) -> Figure:
+    """The first predicted sample, with the points that it was predicted from."""
+    sample, nodes = answers[0], _nodes(answers, 0)
+    assert sample.y is not None
+    names = answers.names["y"]
+    marks = None
+    if not answers.same_points and answers.geometry is None:
+        marks = sample.x[:, : answers.space]
+    title = f"{names[0]} from {len(sample.x)} points"
+    return figure_of([[Panel(title, nodes, sample.y[:, 0], marks=marks)]])
+
+
+def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: str) -> None:
+    """Write test sample k and what is predicted for it; see `lno.report.samples.load_sample`.
+
+    Where a task draws sensors, they are drawn anew from seed 0.
+    """
+    task = operator.task
+    prepared = task.prepare(test.subset([k]))
+    generator = torch.Generator().manual_seed(0)
+    batch = task.observe(prepared.batch([0]), prepared.spec.grid, generator)
+    assert batch.y is not None
+    sample, labels = prepared[0], operator.labels.names
+    arrays: dict[str, Any] = {
+        "x": batch.x[0],
+        "u": batch.u[0],
+        "y": batch.y[0],
+        "prediction": operator.predict_batch(batch).mean()[0],
+        "positions": prepared.geometry_of(0),
+    }
+    if batch.x.shape != batch.x_query.shape or not torch.equal(batch.x, batch.x_query):
+        arrays["x_query"] = batch.x_query[0]
+    if sample.parameters is not None:
+        arrays["parameters"] = sample.parameters
+    arrays = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
+    for name, values in (("cells", sample.cells), ("grid_index", sample.grid_index)):
+        if values is not None:
+            arrays[name] = np.asarray(values, np.int64)
+    if isinstance(task, Rollout):
+        arrays["channels"] = np.array(task.channels)
+    shown = PROBLEMS[problem].picture if problem in PROBLEMS else {}
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(
+            file,
+            allow_pickle=False,
+            grid=np.array(prepared.grid or ()),
+            index=np.array(k),
+            **{f"names_{key}": np.array(labels[key]) for key in labels},
+            names_positions=np.array(_position_names(prepared)),
+            **{f"shown_{key}": np.array(names) for key, names in shown.items()},
+            **arrays,
+        )
+
+
+def _nodes(fields: Fields, k: int) -> Nodes:
+    sample = fields[k]
+    return nodes_of(
+        fields.geometry_of(k),
+        _position_names(fields),
+        cells=sample.cells,
+        grid=fields.grid,
+        grid_index=sample.grid_index,
+    )
+
+
+def _position_names(fields: Fields) -> list[str]:
+    if fields.geometry is None:
+        return fields.names["x"][: fields.space]
+    [names] = fields.geometry.values()
+    return list(names)
+
+
+def _shown(fields: Fields, key: str) -> list[int]:
+    """The channels of u or y that a picture of the data shows."""
+    names, problem = fields.names[key], str(fields.provenance.get("problem"))
+    picture = PROBLEMS[problem].picture.get(key, ()) if problem in PROBLEMS else ()
+    found = [names.index(name) for name in picture if name in names]
+    return found or sorted({0, len(names) - 1} if names else set())

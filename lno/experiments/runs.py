@@ -1,0 +1,186 @@
+"""`RunSpec`: the description of a run, from which its data, model, folder and file names follow.
+
+A spec is one setup, with a run for each seed. Seeds train together as members, which is faster than
+one after the other. Test samples are held out: they influence neither weights nor normalisers, and
+the last model is the one that is tested.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+from lno import tasks
+from lno.config import to_dict
+from lno.data import Fields
+from lno.data.symmetry import Symmetry
+from lno.evaluation import Errors
+from lno.experiments.datasets import cache_folder, dataset, protocol_of
+from lno.experiments.presets import Preset, preset
+from lno.ledger import Run
+from lno.operator import Operator
+from lno.problems import PROBLEMS
+from lno.tasks import Task
+
+MODEL = "model.safetensors"
+Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """A setup that is run from one or several seeds.
+
+    Args:
+        problem: a problem, or what the data of `data` are called.
+        model: a name in `lno.models.MODELS`.
+        recipe: the name of a preset.
+        epochs: passes over the training samples; None: those of the preset.
+        precision: as in `Operator.fit`.
+        protocol: the data set of the problem.
+        minutes: a time budget instead of epochs.
+        data: a data file in place of the problem's data set.
+        task: in place of the preset's.
+        validation: the share of the training samples that is held out for the learning curve.
+            None: all are trained on, and the curve shows the error on the test samples.
+        required: whether a table is incomplete without its first seed.
+
+    >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
+    'paper-500-tf32-seed2'
+    """
+
+    problem: str
+    model: str
+    recipe: str
+    epochs: int | None = None
+    precision: str = "auto"
+    protocol: str = "standard"
+    minutes: float | None = None
+    data: str | None = None
+    task: Task | None = None
+    validation: float | None = None
+    required: bool = field(default=True, compare=False)
+
+    trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
+    one_thread: ClassVar[bool] = False  # train on one CPU core
+
+    def __post_init__(self) -> None:
+        if self.minutes is not None and self.epochs is not None:
+            raise ValueError("epochs and minutes both say how long to train: give one of them")
+
+    def name(self, seed: int | str) -> str:
+        """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
+        protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
+        length = f"{self.minutes:g}min" if self.minutes is not None else f"{self.epochs}"
+        return f"{protocol}{self.recipe}-{length}-{self.precision}-seed{seed}"
+
+    def path(self, results: Path, seed: int) -> Path:
+        """The file of the run of a seed in the ledger."""
+        return results / self.problem / self.model / f"{self.name(seed)}.json"
+
+    def runs(self, results: Path, seeds: Sequence[int]) -> dict[int, Run]:
+        """The runs in the ledger, by seed."""
+        paths = {seed: self.path(results, seed) for seed in seeds}
+        return {seed: Run.load(path) for seed, path in paths.items() if path.exists()}
+
+    def missing(self, results: Path, seeds: Sequence[int]) -> list[int]:
+        """The seeds that have no run in the ledger."""
+        return [seed for seed in seeds if not self.path(results, seed).exists()]
+
+    @property
+    def preset(self) -> Preset:
+        """Sizes, recipe and task of this spec."""
+        found = preset(self.problem, self.recipe, self.model)
+        if self.epochs is not None:
+            found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
+        return found if self.task is None else replace(found, task=self.task)
+
+    @property
+    def symmetries(self) -> tuple[Symmetry, ...]:
+        """The symmetries that training is augmented with."""
+        known = PROBLEMS[self.problem].symmetries if self.problem in PROBLEMS else ()
+        return known if self.preset.symmetries else ()
+
+    @property
+    def steps(self) -> int:
+        """Steps of one run on the data set of its protocol."""
+        recipe = self.preset.recipe
+        return recipe.epochs * -(-protocol_of(self.problem, self.protocol).train // recipe.batch)
+
+    def samples(self, device: str) -> Samples:
+        """Samples to train on, to validate on (or their share of the first), and to test on."""
+        if self.data is None:
+            train, test = dataset(self.problem, self.protocol, device)
+        else:
+            fields = Fields.load(self.data)
+            train, test = fields.split(*split_of(fields))
+        return train, test if self.validation is None else self.validation, test
+
+    def needs(self) -> tuple[RunSpec, ...]:
+        """Specs whose trained operators the test of a run starts from, seed by seed."""
+        return ()
+
+    def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
+        """The errors of the trained operator of a seed, by test set."""
+        return {"test": operator.errors(test)}
+
+    # -- kept operators --------------------------------------------------------------------------
+
+    @property
+    def key(self) -> str:
+        """A hash of everything besides the name that a run depends on."""
+        chosen, data = self.preset, protocol_of(self.problem, self.protocol)
+        config = None if chosen.config is None else asdict(chosen.config)
+        parts: list[Any] = [to_dict(chosen.recipe), config, tasks.to_json(chosen.task)]
+        parts += [chosen.symmetries, chosen.raw_coordinates, chosen.conditional]
+        parts += [data.train, data.test, dict(data.parameters)]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
+
+    def folder(self, seeds: Sequence[int]) -> Path:
+        """The cache folder where consecutive seeds are trained together."""
+        last = f"-to-{seeds[-1]}" if len(seeds) > 1 else ""
+        name = f"{self.name(seeds[0])}{last}-{self.key}"
+        return cache_folder() / "runs" / self.problem / self.model / name
+
+    def kept(self, seed: int, device: str = "cpu") -> tuple[Operator, int] | None:
+        """The finished operator in the cache that has a seed, and its member; None: there is none.
+
+        Tables need the ledger alone, but some runs start from the operators of others.
+        """
+        parent = self.folder([seed]).parent
+        for path in sorted(parent.glob(f"{self.name('*')}-{self.key}/{MODEL}")):
+            try:
+                found = Operator.load(path, device)
+            except ValueError:
+                continue  # damaged: it is trained again
+            k = seed - found.provenance["seed"]
+            if found.finished and 0 <= k < len(found.members):
+                return found, k
+        return None
+
+    def operator(self, seed: int, device: str = "cpu") -> Operator | None:
+        """The trained operator of a seed alone; None where it is not in the cache."""
+        found = self.kept(seed, device)
+        return None if found is None else found[0].member(found[1])
+
+
+def split_of(fields: Fields) -> tuple[int, int]:
+    """Numbers of training and test samples of a data file.
+
+    Its own split if it has one; else that of a protocol of its problem with as many samples; else
+    nine tenths for training.
+    """
+    own = fields.provenance.get("split")
+    if own is not None and len(own) == 2 and sum(own) <= len(fields):
+        return int(own[0]), int(own[1])
+    problem = PROBLEMS.get(str(fields.provenance.get("problem")))
+    for protocol in problem.protocols.values() if problem is not None else ():
+        if protocol.train + protocol.test == len(fields):
+            return protocol.train, protocol.test
+    if len(fields) < 2:
+        raise ValueError("expected at least two samples, one of them for testing, got one")
+    tests = max(1, len(fields) // 10)
+    return len(fields) - tests, tests

@@ -1,0 +1,272 @@
+"""Drawing fields on whatever they live on: lines, grids, deformed grids, meshes, clouds of points.
+
+`nodes_of` decides once what can be drawn; `draw` draws any field there. x points to the right, and
+positions in space have equal scales in both directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
+CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
+FINE = 10_000  # triangles, that a mesh is divided into before it is drawn
+Scale = tuple[str, float, float]  # a colour map and its limits
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Points that fields are drawn at, in one or two dimensions.
+
+    Args:
+        positions: of the points that are drawn.
+        names: of the coordinates.
+        rows: the numbers of these points among all points of the field.
+        triangles: that connect the drawn points.
+        grid: the shape of the grid that they form.
+    """
+
+    positions: Float[np.ndarray, "n d"]
+    names: tuple[str, ...]
+    rows: Int[np.ndarray, " n"]
+    triangles: Int[np.ndarray, "m 3"] | None = None
+    grid: tuple[int, ...] | None = None
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The coordinates to the right and upwards: x to the right, else the first."""
+        if self.positions.shape[1] == 1:
+            return (0,)
+        return (1, 0) if self.names[1] == "x" else (0, 1)
+
+    @property
+    def limits(self) -> list[tuple[float, float]]:
+        """The part to show along each drawn axis: all, or where most nodes are crowded."""
+        low, first, middle, third, high = np.quantile(self.positions, (0, 0.25, 0.5, 0.75, 1), 0)
+        spread = third - first
+        if self.positions.shape[1] == 2 and np.all(spread < CROWDED * (high - low)):
+            low, high = np.maximum(low, middle - 2 * spread), np.minimum(high, middle + 2 * spread)
+        return [(float(low[k]), float(high[k])) for k in self.axes]
+
+    @property
+    def shape(self) -> float:
+        """Height over width of a picture."""
+        if self.positions.shape[1] == 1:
+            return 0.7
+        (left, right), (bottom, top) = self.limits
+        if "t" in self.names:  # time and space have no common scale
+            return 1.0
+        return float(np.clip((top - bottom) / ((right - left) or 1.0), 0.2, 1.6))
+
+
+def nodes_of(
+    positions: Float[np.ndarray, "q d"],
+    names: Sequence[str],
+    *,
+    cells: Int[np.ndarray, "m k"] | None = None,
+    grid: Sequence[int] | None = None,
+    grid_index: Int[np.ndarray, " q"] | None = None,
+) -> Nodes:
+    """The points of a field that a picture shows.
+
+    With a third coordinate, those at its end: the last time, or the top of a volume.
+
+    Args:
+        positions: of all points.
+        names: of their coordinates.
+        cells: triangles or quadrilaterals.
+        grid: the shape of the grid that the points form.
+        grid_index: where the points lie in the grid, if some of it are missing.
+
+    >>> nodes_of(np.zeros((6, 1)), ["x"], grid=(6,)).names
+    ('x',)
+    """
+    d = positions.shape[1]
+    rows, shape = np.arange(len(positions)), tuple(grid) if grid is not None else None
+    if d > 3 or (shape is not None and len(shape) > 3):
+        raise ValueError(f"cannot draw fields over {', '.join(names)}: expected 1 to 3 coordinates")
+    if cells is not None and d == 2:
+        rows = np.unique(cells)
+        connected = np.searchsorted(rows, _triangles(np.asarray(cells)))
+        return Nodes(positions[rows], tuple(names), rows, connected)
+    whole = shape is not None and grid_index is None and prod(shape) == len(positions)
+    if whole and shape is not None and len(shape) == 3:
+        rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]
+    elif d == 3:
+        whole = False
+        last = positions[:, 2]
+        rows = np.flatnonzero(last == last.max())
+        if len(rows) < 3:
+            raise ValueError(
+                f"cannot draw points over {', '.join(names)}: expected a grid, or several points "
+                f"with the largest {names[2]}"
+            )
+    shown = positions[rows][:, :2]
+    if d >= 2 and grid_index is not None and shape is not None and len(shape) == 2:
+        return Nodes(shown, tuple(names[:2]), rows, _triangles_of_part(shape, grid_index))
+    flat = whole and shape is not None and len(shape) == min(d, 2)
+    return Nodes(shown, tuple(names[:2]), rows, grid=shape if flat else None)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One field of a figure.
+
+    Args:
+        title: above it.
+        nodes: where it is drawn.
+        values: at all points of the field.
+        scale: colours; None: those of the values.
+        marks: positions to mark on top, like those of sensors.
+        domain: decides the limits of the axes; None: `nodes`.
+    """
+
+    title: str
+    nodes: Nodes
+    values: Float[np.ndarray, " q"]
+    scale: Scale | None = None
+    marks: np.ndarray | None = None
+    domain: Nodes | None = None
+
+
+def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
+    """Rows of fields, each with its colours below it."""
+    columns = max(map(len, rows))
+    shape = max(panel.nodes.shape for row in rows for panel in row)
+    size = (3.1 * columns, len(rows) * (2.85 * shape + 1.1) + 0.4 * bool(title))
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(len(rows), columns, squeeze=False)
+    bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
+    for r, row in enumerate(rows):
+        for axis, panel in zip(axes[r], row, strict=False):
+            shown = draw(axis, panel.nodes, panel.values, panel.scale)
+            domain = panel.domain or panel.nodes
+            if panel.marks is not None and len(domain.axes) == 2:
+                across, up = domain.axes
+                where = panel.marks[:, across], panel.marks[:, up]
+                axis.plot(*where, "o", ms=3, mfc="none", mec=INK, mew=0.7)
+            set_limits(axis, domain)
+            axis.set_title(panel.title, fontsize=11)
+            axis.set_xlabel(domain.names[domain.axes[0]])
+            if shown is not None:
+                figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
+        for axis in axes[r][len(row) :]:
+            axis.set_axis_off()
+        first = row[0].domain or row[0].nodes
+        if len(first.axes) == 2:
+            axes[r][0].set_ylabel(first.names[first.axes[1]])
+    if title:
+        figure.suptitle(title)
+    return figure
+
+
+def draw(
+    axis: Axes, nodes: Nodes, values: Float[np.ndarray, " q"], scale: Scale | None = None
+) -> ScalarMappable | None:
+    """A field at its nodes; returns what a colour bar needs, None for a line.
+
+    Meshes and grids with missing points are triangles, regular grids images, deformed grids
+    surfaces, clouds points.
+    """
+    shown = np.asarray(values)[nodes.rows]
+    if len(nodes.axes) == 1:
+        order = np.argsort(nodes.positions[:, 0], kind="stable")
+        axis.plot(nodes.positions[order, 0], shown[order], lw=1.4, color="#0072b2")
+        return None
+    cmap, low, high = scale or scale_of(shown)
+    colours: dict[str, Any] = {"cmap": cmap, "vmin": low, "vmax": high}
+    across, up = nodes.axes
+    x, y = nodes.positions[:, across], nodes.positions[:, up]
+    if nodes.triangles is not None:
+        x, y, triangles, shown = _refined(x, y, nodes.triangles, shown)
+        return axis.tripcolor(x, y, triangles, shown, shading="gouraud", **colours)
+    if nodes.grid is None:
+        size = float(np.clip(16000 / len(x), 1.0, 24.0))
+        return axis.scatter(x, y, size, shown, lw=0, **colours)
+    surface, right, top = (v.reshape(nodes.grid) for v in (shown, x, y))
+    if not _is_regular(nodes):
+        return axis.pcolormesh(right, top, surface, shading="gouraud", **colours)
+    image = surface.T if across == 0 else surface
+    extent = (float(x.min()), float(x.max()), float(y.min()), float(y.max()))
+    return axis.imshow(image, origin="lower", extent=extent, aspect="auto", **colours)
+
+
+def set_limits(axis: Axes, nodes: Nodes) -> None:
+    """Show the domain of nodes, with equal scales where both coordinates are positions."""
+    limits = nodes.limits
+    axis.set_xlim(*_widened(*limits[0]))
+    if len(limits) == 2:
+        axis.set_ylim(*_widened(*limits[1]))
+        axis.set_aspect("auto" if "t" in nodes.names else "equal")
+
+
+def scale_of(values: np.ndarray) -> Scale:
+    """Colours for values: symmetric about zero where both signs matter."""
+    low, high = float(np.min(values)), float(np.max(values))
+    span = max(-low, high)
+    return (FIELD, -span, span) if min(-low, high) > 0.05 * span else ("viridis", low, high)
+
+
+def error_scale(errors: np.ndarray) -> Scale:
+    """Colours for absolute errors: from zero on."""
+    return (ERROR, 0.0, float(np.max(errors)) or 1.0)
+
+
+def _widened(low: float, high: float) -> tuple[float, float]:
+    return (low, high) if high > low else (low - 0.5, high + 0.5)
+
+
+def _is_regular(nodes: Nodes) -> bool:
+    """Whether the nodes are those of a regular grid along the coordinates."""
+    assert nodes.grid is not None
+    low, high = nodes.positions.min(0), nodes.positions.max(0)
+    regular = np.meshgrid(*map(np.linspace, low, high, nodes.grid), indexing="ij")
+    found = np.moveaxis(nodes.positions.reshape(*nodes.grid, 2), -1, 0)
+    return np.allclose(found, regular, atol=1e-4 * float(np.ptp(nodes.positions)))
+
+
+def _triangles(cells: Int[np.ndarray, "m k"]) -> Int[np.ndarray, "t 3"]:
+    """Triangles as they are; of quadrilaterals two each."""
+    if cells.shape[1] == 3:
+        return cells
+    return np.concatenate((cells[:, [0, 1, 2]], cells[:, [0, 2, 3]]))
+
+
+def _refined(
+    x: np.ndarray, y: np.ndarray, triangles: Int[np.ndarray, "m 3"], values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A coarse mesh with its triangles divided, values interpolated linearly.
+
+    Between the nodes of a triangle matplotlib blends colours, not values: in small triangles that
+    is the same.
+    """
+    corners = np.stack((x, y, values), -1)[triangles]  # (m, 3, 3)
+    while len(corners) < FINE:
+        a, b, c = corners.transpose(1, 0, 2)
+        ab, bc, ca = (a + b) / 2, (b + c) / 2, (c + a) / 2
+        parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
+        corners = np.concatenate([np.stack(part, 1) for part in parts])
+    points = corners.reshape(-1, 3)
+    return points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3), points[:, 2]
+
+
+def _triangles_of_part(
+    grid: tuple[int, ...], index: Int[np.ndarray, " q"]
+) -> Int[np.ndarray, "t 3"]:
+    """The triangles of a grid whose nodes are all there, numbered as the points are."""
+    number = np.full(prod(grid), -1)
+    number[index] = np.arange(len(index))
+    at = np.arange(prod(grid)).reshape(grid)
+    corners = (at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:])
+    cells = number[np.stack([c.ravel() for c in corners], 1)]
+    return _triangles(cells[(cells >= 0).all(1)])

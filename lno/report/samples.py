@@ -1,0 +1,111 @@
+"""Pictures of a test sample: input, truth, prediction and error, from the file beside a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from lno.report.fields import Nodes, Panel, error_scale, figure_of, nodes_of, scale_of
+
+FRAMES = 5  # of a rollout, that are shown
+
+
+def load_sample(path: Path) -> dict[str, Any]:
+    """The arrays of a sample file.
+
+    `x, u, y, prediction, grid, names_x, names_u, names_y`; and where they differ from these or are
+    known: `x_query`, `positions` of the nodes with `names_positions`, `cells`, `grid_index`,
+    `parameters` with `names_parameters`, `channels` of a frame, the channels to draw as `shown_u`
+    and `shown_y`, and `index`, the number of the sample.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        sample = {key: file[key] for key in file.files}
+    sample.setdefault("positions", sample.get("x_query", sample["x"]))
+    sample.setdefault("names_positions", sample["names_x"][: sample["positions"].shape[1]])
+    return sample
+
+
+def sample_fields(path: Path, title: str) -> Figure:
+    """Input, truth, prediction and absolute error of the test sample in a file beside a run.
+
+    Of several channels the one that the problem names is shown, else the last.
+    """
+    sample = load_sample(path)
+    nodes = _nodes(path, sample)
+    c, name = _channel(sample, "y")
+    truth, guess = sample["y"][:, c], sample["prediction"][:, c]
+    error, scale = np.abs(guess - truth), scale_of(truth[nodes.rows])
+    panels = [
+        Panel(f"truth: {name}", nodes, truth, scale),
+        Panel(f"prediction: {name}", nodes, guess, scale),
+        Panel("absolute error", nodes, error, error_scale(error[nodes.rows])),
+    ]
+    return figure_of([[*_input(sample, nodes), *panels]], _title(title, sample))
+
+
+def rollout_frames(path: Path, title: str) -> Figure | None:
+    """Truth, prediction and absolute error of some frames; None unless it is a rollout."""
+    sample = load_sample(path)
+    if "channels" not in sample:
+        return None
+    nodes, channels = _nodes(path, sample), int(sample["channels"])
+    count = sample["y"].shape[1] // channels
+    frames = np.unique(np.linspace(0, count - 1, min(FRAMES, count)).round().astype(int))
+    last = frames * channels + channels - 1
+    truths, guesses = sample["y"][nodes.rows][:, last], sample["prediction"][nodes.rows][:, last]
+    scale, worst = scale_of(truths), error_scale(np.abs(truths - guesses))
+    rows: list[list[Panel]] = [[], [], []]
+    for c in last:
+        name = sample["names_y"][c]
+        truth, guess = sample["y"][:, c], sample["prediction"][:, c]
+        rows[0].append(Panel(f"truth: {name}", nodes, truth, scale))
+        rows[1].append(Panel(f"prediction: {name}", nodes, guess, scale))
+        rows[2].append(Panel("absolute error", nodes, np.abs(guess - truth), worst))
+    return figure_of(rows, title)
+
+
+def _nodes(path: Path, sample: dict[str, Any]) -> Nodes:
+    try:
+        return nodes_of(
+            sample["positions"],
+            sample["names_positions"].tolist(),
+            cells=sample.get("cells"),
+            grid=sample["grid"].tolist() or None,
+            grid_index=sample.get("grid_index"),
+        )
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _input(sample: dict[str, Any], nodes: Nodes) -> list[Panel]:
+    """The observed values: at the nodes, or where they were observed; none if there are none."""
+    if not sample["u"].shape[1]:
+        return []  # positions are all there is
+    c, name = _channel(sample, "u")
+    values, title = sample["u"][:, c], f"input: {name}"
+    if "x_query" not in sample:
+        return [Panel(title, nodes, values)]
+    d = len(nodes.names)
+    if sample["x"].shape[1] != d:
+        return []
+    seen = nodes_of(sample["x"], sample["names_x"].tolist())
+    return [Panel(title, seen, values, domain=nodes)]
+
+
+def _channel(sample: dict[str, Any], key: str) -> tuple[int, str]:
+    """The channel of u or y that is shown, and its name."""
+    names = sample[f"names_{key}"].tolist()
+    wanted = [name for name in sample.get(f"shown_{key}", ()) if name in names]
+    name = wanted[-1] if wanted else names[-1]
+    return names.index(name), name
+
+
+def _title(title: str, sample: dict[str, Any]) -> str:
+    """With the parameters of the sample, if it has any."""
+    if "parameters" not in sample:
+        return title
+    pairs = zip(sample["names_parameters"], sample["parameters"], strict=True)
+    return f"{title} ({', '.join(f'{name} = {value:.4g}' for name, value in pairs)})"
