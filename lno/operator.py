@@ -276,8 +276,8 @@ class Operator:
             u: values (n, i), (b, n, i) or a list; None where the operator reads positions only.
             x_query: positions (q, d) for all samples, (b, q, d) or a list; None: the same as `x`.
             parameters: of each sample, (p,) or (b, p), where the operator was trained with some.
-            weights: the sizes that observed points stand for, (n,), (b, n) or a list, where the
-                operator is `weighted`.
+            weights: the sizes that observed points stand for, (n,), (b, n) or a list; for models
+                that read them. Those of `Fields` count where the operator is `weighted`.
             background: the known first guess at `x_query`, (q, o), (b, q, o) or a list, where the
                 operator was trained with one.
             noise: the standard deviation of errors of u, for conditional operators: the prediction
@@ -306,8 +306,11 @@ class Operator:
             raise ValueError(
                 "noise: only a conditional operator takes the errors of u into account"
             )
+        if weights is not None and not self.model.reads_weights:
+            raise ValueError(f"weights: {self.kind} does not read the sizes of points; lno does")
         self.labels.check(fields, self.normalizers.x.period)
-        parts = self._predict_groups(fields, noise)
+        used = self if weights is None else replace(self, weighted=True)
+        parts = used._predict_groups(fields, noise)
         if isinstance(x, list) or isinstance(x_query, list) or fields.is_ragged:
             answers = [row for part in parts for row in part]
             return [a.to(as_tensor) if as_tensor else a.numpy() for a in answers]

@@ -22,7 +22,7 @@ from lno.data.krige import conditional_mean
 from lno.data.normalize import Normalizers
 from lno.models import Model, apply_model
 from lno.models.streamed import slices
-from lno.training.precision import matrix_products
+from lno.training.precision import matmul_precision
 
 if TYPE_CHECKING:
     from lno.operator import Operator
@@ -58,7 +58,7 @@ def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Predi
         noise: the standard deviation of the observations' errors, in their units; for conditional
             operators.
     """
-    with matrix_products("fp32"):
+    with matmul_precision("fp32"):
         if operator.conditional:
             return _conditional(operator, batch, noise)
         values = []

@@ -107,9 +107,9 @@ def check_shapes(fields: Fields) -> None:
     _check_coordinates(fields)
     _check_grid(fields)
     if fields.background is not None and fields.y is not None:
-        o, got = columns.channels(fields.y), columns.channels(fields.background)
-        if got != o:
-            raise ValueError(f"background: expected {o} channels as in y, got {got}")
+        o, known = columns.channels(fields.y), columns.channels(fields.background)
+        if known != o:
+            raise ValueError(f"background: expected {o} channels as in y, got {known}")
 
 
 def check_values(fields: Fields) -> None:

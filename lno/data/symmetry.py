@@ -166,6 +166,7 @@ class RandomSymmetry:
         scales = {"u": normalizers.u, "y": normalizers.y}
         self.centre = {k: torch.tensor(s.mean) / torch.tensor(s.std) for k, s in scales.items()}
         shared = columns.is_shared(data.x) and columns.is_shared(data.x_query)
+        self.source: dict[str, Tensor] = {}
         self.moves_points = not (shared and data.spec.grid is not None)
         if data.background is not None:
             raise ValueError("symmetries do not act on a background: train without symmetries")
