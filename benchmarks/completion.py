@@ -74,9 +74,9 @@ def main() -> None:
     record("kriging, one scale", by_kriging(sets, one_scale=True))
     record("kriging", by_kriging(sets))
     ours = replace(quickstart.RECIPE, epochs=options.epochs)
-    usual = replace(ours, optimizer="adamw", learning_rate=3e-3, loss="relative_l2")
+    adamw = replace(ours, optimizer="adamw", learning_rate=3e-3, loss="relative_l2")
     for name, recipe, symmetries in (
-        ("LNO, AdamW", usual, ()),
+        ("LNO, AdamW", adamw, ()),
         ("LNO", ours, ()),
         ("LNO on symmetries", ours, Burgers.symmetries),
     ):

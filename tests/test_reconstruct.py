@@ -210,6 +210,8 @@ def test_several_measurements_at_one_place_are_averaged(
     twice, both = np.concatenate((x, x)), np.concatenate((u - 0.1, u + 0.1))
     once, averaged = whole(x, u, 0.1), whole(twice, both, 0.1)
     np.testing.assert_allclose(averaged.mean, once.mean, atol=1e-4)
+    again = whole(twice[::-1], both[::-1], 0.1)
+    np.testing.assert_allclose(again.mean, averaged.mean, atol=1e-6)  # in any order
     rows = np.concatenate((table, table + np.array([0, 0, 0.1])))
     write_csv(tmp_path / "s.csv", ["x", "t", "u"], rows)
     reconstruct_file(tmp_path / "s.csv", tmp_path / "f.npz", model=folder, noise=0.1)

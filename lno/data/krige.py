@@ -21,7 +21,7 @@ from lno.data.gaussian_process import GaussianProcess, add_nugget, matern, rando
 MAX_POINTS = 4096  # observations used at most, a random subset of more
 CV_POINTS = 2048  # observations used in cross-validation
 FOLDS, FOLD_SIZE = 256, 128  # how many of them are predicted, leaving out so many at most
-PRIOR_WEIGHT = 8  # observations that a model's favour is worth before any is seen
+PRIOR_WEIGHT = 8  # the weight of the model before any observation, in observations
 GOLDEN = (math.sqrt(5) - 1) / 2
 
 

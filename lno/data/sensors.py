@@ -90,5 +90,6 @@ def validate_sensors(
             int(first[place[k]]),
             int(k),
         )
-    order = np.argsort(first)
+    # Means are sorted by place: random draws of noise then do not depend on the order of sensors.
+    order = np.arange(len(first)) if averaged else np.argsort(first)
     return x[first[order]], values[order, None]
