@@ -224,7 +224,7 @@ def test_bad_training_input_is_named(line_fields: Fields) -> None:
         fit(recipe={"learning_rte": 1})
     with pytest.raises(ValueError, match=r"Recipe\.loss must be one of relative_l2"):
         fit(recipe={"loss": "l7"})
-    with pytest.raises(ValueError, match="validation: expected a share"):
+    with pytest.raises(ValueError, match="validation: expected a fraction"):
         fit(validation=1.5)
     with pytest.raises(ValueError, match="cannot compute on 'warp'"):
         fit(device="warp")

@@ -274,7 +274,7 @@ def test_only_an_observed_field_can_be_conditioned(line_fields: Fields) -> None:
     with pytest.raises(ValueError, match="use Completion"):
         Operator.fit(line_fields, epochs=1, conditional=True, config=KEYS, progress=False)
     op = Operator.fit(line_fields, epochs=1, config=KEYS, progress=False)
-    with pytest.raises(ValueError, match="noise: expected a conditional operator"):
+    with pytest.raises(ValueError, match="noise: only a conditional operator"):
         op.predict(line_fields.x, line_fields.u, noise=0.1)
 
 

@@ -234,4 +234,6 @@ def anomalies(fields: Fields) -> Column:
 
 
 def _like(numbers: tuple[float, ...], values: Tensor) -> Tensor:
-    return torch.tensor(numbers, dtype=values.dtype, device=values.device)
+    """One number a channel; where the channels are those of several frames, the numbers repeat."""
+    frames = max(1, values.shape[-1] // max(1, len(numbers)))
+    return torch.tensor(numbers * frames, dtype=values.dtype, device=values.device)
