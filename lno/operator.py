@@ -201,6 +201,7 @@ class Operator:
             "peak_memory_gb": training.peak_memory / 1e9 or None,
             "members": members,
             "steps": training.step,
+            "total_steps": training.total_steps,
             "epochs": training.step / training.steps_per_epoch,
             "curve": curve_rows(training.curve),
             **({"init": init.provenance} if init else {}),

@@ -258,6 +258,8 @@ class Fields:
         same = dict(self._columns())
         others = ("parameters", "grid", "geometry", "space", "period", "names", "units", "frame")
         same |= {name: getattr(self, name) for name in (*others, "provenance")}
+        for what in ("names", "units"):
+            same[what] = {k: v for k, v in same[what].items() if changes.get(k, v) is not None}
         return Fields(**(same | changes))
 
     def without_period(self) -> Fields:

@@ -149,6 +149,12 @@ def test_mistakes_are_named(change, expected):
         meshes().replace(**change)
 
 
+def test_columns_can_be_taken_away():
+    bare = meshes().replace(parameters=None, weights=None, background=None, cells=None)
+    assert bare.parameters is None and "parameters" not in bare.names
+    assert bare.names["u"] == ["px", "py"]
+
+
 def test_data_with_other_columns_are_not_concatenated():
     fields = meshes()
     with pytest.raises(ValueError, match="other columns"):

@@ -30,7 +30,7 @@ from small_models import (
 
 from lno import Spec
 from lno.models import MODELS, DeepONetConfig
-from lno.training.precision import matrix_products
+from lno.training.precision import matmul_precision
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
     expected = form.ask(model, x, u, q, mask)
     model, x, u, q = model.cuda(), x.cuda(), u.cuda(), q.cuda()
     mask = None if mask is None else mask.cuda()
-    with matrix_products("fp32"):  # torch's own default takes convolutions in tf32
+    with matmul_precision("fp32"):  # torch's own default takes convolutions in tf32
         assert close(form.ask(model, x, u, q, mask).cpu(), expected, 1e-4)
 
 
