@@ -23,7 +23,7 @@ CASES.append(("huge", "relative_l2"))
 CONFIG = LNOConfig(width=16, latents=8, blocks=2, heads=2, layers=1)
 
 
-def batches(kind: str, count: int = 20) -> list[Batch]:
+def batches(kind: str, count: int = 10) -> list[Batch]:
     """Random batches in double precision, some with fewer samples than processes."""
     random = torch.Generator().manual_seed(0)
 
@@ -49,7 +49,7 @@ def batches(kind: str, count: int = 20) -> list[Batch]:
 
 
 def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor]:
-    """Losses of 20 steps and the weights after them; under torchrun, split over processes."""
+    """Losses of 10 steps and the weights after them; under torchrun, split over processes."""
     torch.manual_seed(0)
     cpu, task = torch.device("cpu"), Steady()
     model = LNO(Spec(2, 2, 1), CONFIG).double()
