@@ -5,18 +5,39 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import lno
-from lno import Completion, Fields, Operator, RandomRatio, Window
+from lno import Completion, Fields, Operator, RandomRatio, Window, cli
 
 
-def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "lno.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+@dataclass(frozen=True)
+class Done:
+    """What a command left behind."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def call(*arguments: object) -> Done:
+        capsys.readouterr()
+        code = cli.run([str(a) for a in arguments])
+        return Done(code, *capsys.readouterr())
+
+    return call
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +68,44 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_version_and_help_with_examples() -> None:
+def test_version_and_help_with_examples(run: Run) -> None:
     assert run("--version").stdout == f"lno {lno.__version__}\n"
     top = run("--help")
     assert top.returncode == 0
-    for command in ("quickstart", "info", "predict"):
-        assert command in top.stdout
+    for command, text in cli.COMMANDS.items():
+        assert f"{command} " in top.stdout and text in " ".join(top.stdout.split())
         page = run(command, "--help")
         assert page.returncode == 0
-        assert f"Example: lno {command}" in " ".join(page.stdout.split())
+        assert f"Usage: lno {command}" in page.stdout
+        groups = {"data": ("make", "read", "info"), "reproduce": ("forward", "all", "efficiency")}
+        for words in ((command, name) for name in groups.get(command, ("",))):
+            shown = run(*filter(None, words), "--help").stdout
+            assert f"Example: lno {' '.join(words).strip()}" in " ".join(shown.split())
 
 
-def test_info_tells_what_a_file_holds(folder: Path) -> None:
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_load_neither_torch_nor_matplotlib(option: str) -> None:
+    code = (
+        f"import sys; from lno import cli; code = cli.run([{option!r}]); "
+        "print(sorted({'torch', 'matplotlib', 'scipy', 'h5py'} & set(sys.modules)), code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+def test_help_lists_what_the_tables_hold(run: Run) -> None:
+    from lno.models import MODELS
+    from lno.problems import PROBLEMS
+
+    page = run("train", "--help").stdout
+    for name in (*MODELS, *PROBLEMS, "small", "paper", "our-completer"):
+        assert name in page
+    page = " ".join(run("data", "make", "--help").stdout.split())
+    made = [name for name, problem in PROBLEMS.items() if problem.can_make()]
+    assert f"One of {', '.join(made)}." in page
+
+
+def test_info_tells_what_a_file_holds(run: Run, folder: Path) -> None:
     model = run("info", folder / "m.safetensors").stdout
     for fact in (
         "height → height",
@@ -71,12 +118,12 @@ def test_info_tells_what_a_file_holds(folder: Path) -> None:
     ):
         assert fact in model
     data = run("info", folder / "data.h5").stdout
-    for fact in ("20 samples", "8×16", "height", "hash", "made", "std"):
+    for fact in ("20 samples", "8×16", "height", "digest", "made", "std"):
         assert fact in data
     assert lno.__version__ in run("info").stdout
 
 
-def test_predict_writes_what_the_operator_predicts(folder: Path, tmp_path: Path) -> None:
+def test_predict_writes_what_the_operator_predicts(run: Run, folder: Path, tmp_path: Path) -> None:
     done = run(
         "predict", folder / "m.safetensors", folder / "sensors.csv", "--out", tmp_path / "a.npz"
     )
@@ -91,7 +138,9 @@ def test_predict_writes_what_the_operator_predicts(folder: Path, tmp_path: Path)
     assert np.allclose(answer["x_query"], Fields.load(folder / "data.h5").x)
 
 
-def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(folder: Path, tmp_path: Path) -> None:
+def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
     done = run(
         "predict",
         folder / "m.safetensors",
@@ -110,7 +159,7 @@ def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(folder: Path, tmp_pat
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_files_that_are_read_are_never_written_over(folder: Path, tmp_path: Path) -> None:
+def test_files_that_are_read_are_never_written_over(run: Run, folder: Path, tmp_path: Path) -> None:
     for name in ("data.h5", "sensors.csv"):
         before = (folder / name).read_bytes()
         done = run("predict", folder / "m.safetensors", folder / name, "--out", folder / name)
@@ -123,7 +172,7 @@ def test_files_that_are_read_are_never_written_over(folder: Path, tmp_path: Path
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_may_say_where_predictions_are_wanted(tmp_path: Path) -> None:
+def test_a_file_may_say_where_predictions_are_wanted(run: Run, tmp_path: Path) -> None:
     x = np.linspace(0, 1, 9)[:, None]
     u = np.random.default_rng(0).normal(size=(6, 9, 1))
     data = Fields(x, u, x_query=x[:4], y=u[:, :4], names={"x": ["s"], "u": ["f"], "y": ["g"]})
@@ -142,11 +191,15 @@ def test_a_file_may_say_where_predictions_are_wanted(tmp_path: Path) -> None:
     assert said in done.stderr
 
 
-def test_a_file_that_changed_is_no_test(tmp_path: Path) -> None:
+def test_a_file_that_changed_is_no_test(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, u = np.linspace(0, 1, 9)[:, None], np.random.default_rng(0).normal(size=(24, 9, 1))
     Fields(x, u, y=u**2).save(tmp_path / "d.h5")
     words = ("--out", "run", "--epochs", 1, "--model", "gnot", "--device", "cpu")
-    done = run("train", "d.h5", *words, cwd=tmp_path)  # a model without sizes for files
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path)
+        done = run("train", "d.h5", *words)  # a model without sizes for files
     assert done.returncode == 0, done.stderr
     model = tmp_path / "run" / "model.safetensors"
     assert run("evaluate", model).stdout in done.stdout  # from another folder
@@ -156,10 +209,11 @@ def test_a_file_that_changed_is_no_test(tmp_path: Path) -> None:
     assert "is not what it was when" in done.stderr
     Fields(x, y=u).save(tmp_path / "none.h5")
     done = run("train", tmp_path / "none.h5", "--out", tmp_path / "none")
+    assert done.returncode == 1
     assert "nothing tells them apart" in " ".join(done.stderr.split())
 
 
-def test_predict_at_points_of_choice_as_h5(folder: Path, tmp_path: Path) -> None:
+def test_predict_at_points_of_choice_as_h5(run: Run, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "at.csv").write_text("x,t\n0.5,0.5\n0.1,0.2\n")
     done = run(
         "predict",
@@ -193,7 +247,7 @@ def test_predict_at_points_of_choice_as_h5(folder: Path, tmp_path: Path) -> None
     ],
 )
 def test_bad_sensors_are_one_clear_line(
-    folder: Path, tmp_path: Path, text: str, message: str
+    run: Run, folder: Path, tmp_path: Path, text: str, message: str
 ) -> None:
     (tmp_path / "bad.csv").write_text(text)
     done = run(
@@ -237,17 +291,23 @@ def test_bad_sensors_are_one_clear_line(
     ],
 )
 def test_mistakes_are_one_clear_line(
-    folder: Path, arguments: list[str], code: int, message: str
+    run: Run,
+    folder: Path,
+    arguments: list[str],
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(folder)
     (folder / "bomb.h5").write_bytes(b"\x80\x04cposix\nsystem\n")
     (folder / "cut.safetensors").write_bytes((folder / "m.safetensors").read_bytes()[:-10])
-    done = run(*arguments, cwd=folder)
+    done = run(*arguments)
     assert done.returncode == code, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_debug_shows_the_traceback(folder: Path) -> None:
+def test_debug_shows_the_traceback(run: Run, folder: Path) -> None:
     words: list[object] = ["info", folder / "missing.h5"]
     for place in range(3):
         done = run(*words[:place], "--debug", *words[place:])
@@ -255,7 +315,7 @@ def test_debug_shows_the_traceback(folder: Path) -> None:
         assert "Traceback" in done.stderr
 
 
-def test_warnings_are_one_line(folder: Path, tmp_path: Path) -> None:
+def test_warnings_are_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "far.csv").write_text("t,x,height\n7,0,1\n")
     done = run(
         "predict", folder / "m.safetensors", tmp_path / "far.csv", "--out", tmp_path / "a.csv"
@@ -265,7 +325,7 @@ def test_warnings_are_one_line(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_unwritable_folder_is_said(folder: Path, tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_said(run: Run, folder: Path, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = run(
         "predict", folder / "m.safetensors", folder / "sensors.csv", "--out", tmp_path / "a.csv"
@@ -274,7 +334,7 @@ def test_an_unwritable_folder_is_said(folder: Path, tmp_path: Path) -> None:
     assert "cannot write" in done.stderr
 
 
-def test_a_file_in_place_of_a_folder_is_said(folder: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_said(run: Run, folder: Path) -> None:
     out = folder / "sensors.csv" / "a.csv"
     done = run("predict", folder / "m.safetensors", folder / "sensors.csv", "--out", out)
     assert done.returncode == 1

@@ -50,9 +50,8 @@ class Plate(Problem):
             for (load, stiffness), *nodes in map(list, inputs)
         ]
 
-    def source(self, nodes: Any) -> np.ndarray:
+    def source(self, x: np.ndarray) -> np.ndarray:
         """A smooth field (n, 1)."""
-        x = np.asarray(nodes)
         return np.sin(3 * x[:, :1]) * x[:, 1:]
 
     def fields(
@@ -129,16 +128,16 @@ def test_they_go_through_every_command(folder: Path, capsys: pytest.CaptureFixtu
     assert "parameters: stiffness" in shown and "cells" in shown
     assert Path("plate.png").read_bytes().startswith(b"\x89PNG")
 
-    words = ("--model", "mean", "--epochs", 40, "--device", "cpu")
-    trained = lno(capsys, "train", "plate.h5", *words, "--out", "whole")
+    how = ("--model", "mean", "--epochs", 40, "--device", "cpu")
+    trained = lno(capsys, "train", "plate.h5", *how, "--out", "whole")
     run = Run.load("whole/run.json")
     assert (run.problem, run.model, run.recipe) == ("plate", "mean", "small")
     assert len(run.samples["test"]) == 4  # the split of the protocol, not one tenth of 20
     assert run.metrics["test"]["relative_l2"] < 0.7 * run.curve[0]["error"]
     # The same data and split come from the problem itself, hence the same model.
-    assert lno(capsys, "train", "plate", *words, "--out", "same").splitlines()[-1] in trained
+    assert lno(capsys, "train", "plate", *how, "--out", "same").splitlines()[-1] in trained
 
-    cut = ("train", "plate.h5", *words, "--out", "cut")
+    cut = ("train", "plate.h5", *how, "--out", "cut")
     assert "--resume" in lno(capsys, *cut, "--pause-after", 1e-9)
     lno(capsys, *cut, "--resume")
     assert Run.load("cut/run.json").metrics == run.metrics
@@ -155,8 +154,8 @@ def test_they_go_through_every_command(folder: Path, capsys: pytest.CaptureFixtu
 
     lno(capsys, "report", "whole", "cut", "same", "--out", "report.html")
     page = Path("report.html").read_text()
-    for words in ("whole", "cut", "same", "Worst test samples", "Mean"):
-        assert words in page
+    for text in ("whole", "cut", "same", "Worst test samples", "Mean"):
+        assert text in page
     pictures = re.findall(r'base64,([^"]+)"', page)
     assert len(pictures) == 3 + 3 * 2  # curves, time, histogram; median and worst sample of each
     assert all(base64.b64decode(p).startswith(b"\x89PNG") for p in pictures)

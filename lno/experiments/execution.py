@@ -126,7 +126,12 @@ def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, o
         seconds=origin["seconds"],
         parameters=member.parameters,
         data_hash=origin["data"]["digest"],
-        config={"model": asdict(member.model.config), "recipe": origin["recipe"]},
+        config={
+            "model": asdict(member.model.config),
+            "recipe": origin["recipe"],
+            **({"conditional": True} if operator.conditional else {}),
+            **({"query_set": operator.query_set} if operator.query_set else {}),
+        },
         metrics={name: errors.means() for name, errors in found.items()},
         members=origin["members"],
         precision=origin["precision"],

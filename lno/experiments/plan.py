@@ -22,7 +22,7 @@ def jobs_of_table(
 ) -> list[Job]:
     """The missing runs of some specs in the order of their table, seeds trained together."""
     return [
-        _job(spec, group, results, required=spec.required)
+        _job(spec, group, results, required=spec.required and 0 in group)
         for spec, absent in missing_runs(specs, seeds, results).items()
         for group in groups(absent, together)
     ]

@@ -140,7 +140,7 @@ class Panel:
 
 
 def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
-    """Rows of fields, each with its colours below it."""
+    """Rows of fields, each with its colours below it, or beside the row if they share them."""
     columns = max(map(len, rows))
     shape = max(panel.nodes.shape for row in rows for panel in row)
     size = (3.1 * columns, len(rows) * (2.85 * shape + 1.1) + 0.4 * bool(title))
@@ -148,6 +148,7 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     axes = figure.subplots(len(rows), columns, squeeze=False)
     bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
     for r, row in enumerate(rows):
+        together = len(row) > 1 and row[0].scale is not None and len({p.scale for p in row}) == 1
         for axis, panel in zip(axes[r], row, strict=False):
             shown = draw(axis, panel.nodes, panel.values, panel.scale)
             domain = panel.domain or panel.nodes
@@ -158,8 +159,10 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
             set_limits(axis, domain)
             axis.set_title(panel.title, fontsize=11)
             axis.set_xlabel(domain.names[domain.axes[0]])
-            if shown is not None:
+            if shown is not None and not together:
                 figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
+        if shown is not None and together:  # one bar for the row
+            figure.colorbar(shown, ax=axes[r].tolist(), shrink=0.8, pad=0.01)
         for axis in axes[r][len(row) :]:
             axis.set_axis_off()
         first = row[0].domain or row[0].nodes

@@ -1,14 +1,23 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lno import Fields
-from lno.commands.data import build_problem, draw_samples, make_data
+from lno import Fields, cli
+from lno.commands.data import build_problem
 from lno.experiments import datasets
-from lno.problems import Darcy, NS2d
+from lno.experiments.pictures import sample_gallery
+from lno.problems import Darcy, NS2d, Protocol
+
+
+def make_darcy(samples: int, path: Path) -> Fields:
+    """A small data set by the command."""
+    words = ["--grid", "29", "--every", "4", "--seed", "7", "--device", "cpu", "--out", str(path)]
+    assert cli.run(["data", "make", "darcy", "--samples", str(samples), *words]) == 0
+    return Fields.load(path)
 
 
 def test_options_and_settings_become_parameters() -> None:
@@ -23,7 +32,7 @@ def test_options_and_settings_become_parameters() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("stokes", {}, "no problem 'stokes': expected one of burgers, darcy, ns2d"),
+        ("stokes", {}, "no problem 'stokes': expected one of darcy, ns2d, airfoil"),
         ("ns2d", {"viscosty": "1"}, r"no key 'viscosty' \(did you mean 'viscosity'\?\)"),
         ("ns2d", {"viscosity": "thick"}, "viscosity: expected a number, got 'thick'"),
         ("darcy", {"grid": "8.5"}, "grid: expected a whole number, got '8.5'"),
@@ -38,42 +47,89 @@ def test_impossible_settings_are_errors(name: str, settings: dict[str, str], mes
 
 
 def test_a_shorter_file_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:
-    for count in (2, 5):
-        made = make_data(
-            "darcy", count, tmp_path / f"{count}.h5", seed=7, grid=29, every=4, device="cpu"
-        )
-        assert made.hash == Fields.load(tmp_path / f"{count}.h5").hash
-    short, long = (Fields.load(tmp_path / f"{count}.h5") for count in (2, 5))
+    short, long = (make_darcy(count, tmp_path / f"{count}.h5") for count in (2, 5))
     assert np.array_equal(short.y, long.y[:2])
     assert np.array_equal(short.u, long.u[:2])
     assert set(np.unique(long.u)) == {3.0, 12.0}
 
 
-def test_a_wrong_ending_is_said_before_the_work(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"expected a name ending in \.h5"):
-        make_data("darcy", 10**9, tmp_path / "a.csv")
+def test_a_wrong_ending_is_said_before_the_work(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--samples", str(10**9), "--out", str(tmp_path / "a.csv")]
+    assert cli.run(["data", "make", "darcy", *words]) == 1
+    assert "expected a name ending in .h5" in capsys.readouterr().err
+
+
+def test_a_problem_without_a_generator_points_to_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--samples", "2", "--out", str(tmp_path / "a.h5")]
+    assert cli.run(["data", "make", "elasticity", *words]) == 1
+    assert "lno data read elasticity" in capsys.readouterr().err
 
 
 def test_pictures_of_samples(tmp_path: Path) -> None:
-    fields = make_data("darcy", 2, tmp_path / "a.h5", grid=29, every=4, device="cpu")
-    draw_samples(fields, tmp_path / "a.png")
+    make_darcy(2, tmp_path / "a.h5")
+    words = ["data", "info", str(tmp_path / "a.h5"), "--plot", str(tmp_path / "a.png")]
+    assert cli.run(words) == 0
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(ValueError, match="grid of two axes"):
-        draw_samples(Fields(np.zeros((3, 1)), y=np.zeros((1, 3, 1))), tmp_path / "b.png")
+
+
+def channels(fields: Fields) -> list[str]:
+    """The titles of the fields of the first sample that a picture shows."""
+    figure = sample_gallery(fields)
+    figure.savefig(io.BytesIO(), dpi=30)
+    titles = [axis.get_title() for axis in figure.axes]
+    return [title.removesuffix(", sample 0") for title in titles if title.endswith("sample 0")]
+
+
+def test_pictures_of_lines_clouds_meshes_and_the_last_time() -> None:
+    random = np.random.default_rng(0)
+    line = Fields(np.linspace(0, 1, 7)[:, None], y=random.normal(size=(1, 7, 3)))
+    assert channels(line) == ["y0", "y2"]
+    sizes = (9, 12)
+    cloud = Fields(
+        [random.uniform(size=(n, 2)) for n in sizes],
+        [random.normal(size=(n, 2)) for n in sizes],
+        y=[random.normal(size=(n, 1)) for n in sizes],
+    )
+    assert channels(cloud) == ["u0", "u1", "y0"]
+    deformed = Fields(
+        np.stack(np.meshgrid(range(3), range(2), indexing="ij"), -1).reshape(-1, 2),
+        u=random.uniform(size=(2, 6, 2)),
+        y=random.normal(size=(2, 6, 1)),
+        cells=np.array([[0, 1, 3, 2], [2, 3, 5, 4]]),
+        geometry={"u": ["a", "b"]},
+        names={"u": ["a", "b"]},
+    )
+    assert channels(deformed) == ["a", "b", "y0"]
+    times = np.stack(np.meshgrid(range(3), range(2), range(4), indexing="ij"), -1).reshape(-1, 3)
+    film = Fields(times, y=random.normal(size=(1, 24, 1)), grid=(3, 2, 4))
+    assert channels(film) == ["y0"]
+    assert channels(Fields(times, y=random.normal(size=(1, 24, 1)))) == ["y0"]
+    with pytest.raises(ValueError, match="expected 1 to 3 coordinates"):
+        sample_gallery(Fields(random.uniform(size=(5, 4)), y=np.zeros((1, 5, 1))))
+    with pytest.raises(ValueError, match="several points with the largest x2"):
+        sample_gallery(Fields(random.uniform(size=(5, 3)), y=np.zeros((1, 5, 1))))
+    with pytest.raises(ValueError, match="positions only"):
+        sample_gallery(Fields(random.uniform(size=(5, 2))))
 
 
 def test_the_data_set_of_a_protocol_is_made_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LNO_DATA", str(tmp_path))
-    small = datasets.Protocol(3, 2, {"grid": 29, "every": 4})
-    monkeypatch.setitem(datasets.PROTOCOLS["standard"], "darcy", small)
+    small = {"standard": Protocol(3, 2, {"grid": 29, "every": 4})}
+    monkeypatch.setattr(Darcy, "protocols", small)
     train, test = datasets.dataset("darcy", device="cpu", show=False)
     assert (len(train), len(test)) == (3, 2)
     [path] = tmp_path.iterdir()
     written = path.stat().st_mtime_ns
     again, _ = datasets.dataset("darcy", device="cpu", show=False)
     assert path.stat().st_mtime_ns == written
-    assert again.hash == train.hash
-    with pytest.raises(ValueError, match="no standard data set 'stokes'"):
+    assert again.digest == train.digest
+    with pytest.raises(ValueError, match="no problem 'stokes': expected one of darcy"):
         datasets.dataset("stokes")
+    with pytest.raises(ValueError, match="no protocol 'tiny' of darcy: expected one of standard"):
+        datasets.dataset("darcy", "tiny")

@@ -1,4 +1,4 @@
-"""The inverse problem on a small scale: what is seen, what is measured, and what is done again."""
+"""The inverse problem on a small scale: observations, errors, and what is trained again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from lno import Fields, Operator, cli
 from lno.data.interpolate import interpolate_rbf
 from lno.data.krige import krige
 from lno.data.observe import Intervals, RandomRatio
-from lno.experiments import cells as running
 from lno.experiments import datasets, inverse, inverse_tables, paper, presets, pretrained, report
 from lno.experiments.interpolants import by_rbf
 from lno.experiments.inverse import Completer, Propagator, observed, predicted
+from lno.experiments.queue import train_missing, train_operators
+from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.models import DeepONetConfig, GNOTConfig, LNOConfig
+from lno.problems import Burgers, Protocol
 from lno.reconstruct import Reconstructor
 from lno.report import plots
 
@@ -38,7 +40,7 @@ COMPLETER = Completer("burgers", "lno", "completer", 2, "fp32")
 OURS = replace(COMPLETER, recipe="our-completer")
 PROPAGATOR = Propagator("burgers", "lno", "propagator", 2, "fp32")
 ALL = (*inverse.COMPLETERS, *inverse.PROPAGATORS)
-USUAL = {model: presets.preset("burgers", "completer", model) for model in inverse.MODELS}
+PRESETS = {model: presets.preset("burgers", "completer", model) for model in inverse.MODELS}
 
 
 @pytest.fixture(scope="module")
@@ -48,14 +50,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LNO_DATA", str(path / "cache"))
         patch.setattr(datasets, "pick_solver_device", lambda name: torch.device("cpu"))
-        tiny = datasets.Protocol(8, 6, {"grid": 32})
-        patch.setitem(datasets.PROTOCOLS["standard"], "burgers", tiny)
+        patch.setattr(Burgers, "protocols", {"standard": Protocol(8, 6, {"grid": 32})})
         for model, config in SIZES.items():
             for recipes in presets.PRESETS[model].values():
                 if recipes.get("burgers") and recipes["burgers"].protocol == "standard":
-                    usual = recipes["burgers"]
-                    recipe = replace(usual.recipe, batch=4, queries=64)
-                    patch.setitem(recipes, "burgers", replace(usual, config=config, recipe=recipe))
+                    chosen = recipes["burgers"]
+                    recipe = replace(chosen.recipe, batch=4, queries=64)
+                    patch.setitem(recipes, "burgers", replace(chosen, config=config, recipe=recipe))
         yield path
 
 
@@ -65,12 +66,12 @@ def samples(root: Path) -> tuple[Fields, Fields, Fields]:
 
 
 def lno(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as left:
-        patch.setattr("sys.argv", ["lno", *words])
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv("COLUMNS", "200")
-        cli.main()
-    assert left.value.code == 0, capsys.readouterr().err
-    return capsys.readouterr().out
+        code = cli.run(words)
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return printed.out
 
 
 def reproduce(capsys: pytest.CaptureFixture[str], table: str, results: Path, *more: str) -> str:
@@ -89,8 +90,8 @@ def listed(shown: str) -> list[tuple[str, str, str]]:
 def ledger(root: Path) -> Path:
     """Both stages of all models, trained for two epochs."""
     results = root / "results"
-    every = [replace(c, epochs=2, precision="fp32") if c.epochs else c for c in ALL]
-    assert running.train_missing(every, SEEDS, results, device="cpu")
+    every = [replace(s, epochs=2, precision="fp32") if s.trained else s for s in ALL]
+    assert train_missing(every, SEEDS, results, device="cpu")
     return results
 
 
@@ -99,18 +100,18 @@ def relative_mae(guess: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean(np.abs(guess - truth).mean(1) / np.abs(truth).mean(1)))
 
 
-def test_samples_to_watch_and_to_test_are_others(samples: tuple[Fields, Fields, Fields]) -> None:
-    train, watched, test = (np.asarray(part.y) for part in samples)
-    assert [len(train), len(watched), len(test)] == [8, 3, 3]
-    every = np.concatenate((train, watched, test)).reshape(14, -1)
+def test_samples_for_validation_and_testing_are_others(
+    samples: tuple[Fields, Fields, Fields],
+) -> None:
+    train, validation, test = (np.asarray(part.y) for part in samples)
+    assert [len(train), len(validation), len(test)] == [8, 3, 3]
+    every = np.concatenate((train, validation, test)).reshape(14, -1)
     assert len(np.unique(every, axis=0)) == 14
     _, others = datasets.dataset("burgers", device="cpu", show=False)
-    np.testing.assert_array_equal(np.concatenate((watched, test)), others.y)
+    np.testing.assert_array_equal(np.concatenate((validation, test)), others.y)
 
 
-def test_test_samples_decide_nothing_and_are_not_watched(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_test_samples_are_held_out(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With absurd test samples the same weights and the same learning curve come out."""
     train, others = datasets.dataset("burgers", device="cpu", show=False)
     scale = np.float32([1, 1, 1, 1e6, 1e6, 1e6])[:, None, None]
@@ -119,7 +120,7 @@ def test_test_samples_decide_nothing_and_are_not_watched(
     for which in (others, absurd):
         monkeypatch.setattr(inverse, "dataset", lambda *_, which=which: (train, which))
         monkeypatch.setenv("LNO_DATA", str(root / f"cache-{which is absurd}"))
-        [operator] = running.train_operators(PROPAGATOR, [0], "cpu")
+        [operator] = train_operators(PROPAGATOR, [0], "cpu")
         weights = torch.cat([p.detach().flatten() for p in operator.model.parameters()])
         errors = [row["error"] for row in operator.provenance["curve"]]
         found.append((weights, operator.normalizers, errors))
@@ -127,7 +128,7 @@ def test_test_samples_decide_nothing_and_are_not_watched(
     assert found[0][1:] == found[1][1:]
 
 
-def test_every_method_sees_the_same_sensors_and_they_tell_the_truth(
+def test_every_method_is_given_the_same_sensors_and_they_are_exact(
     samples: tuple[Fields, Fields, Fields],
 ) -> None:
     test = samples[2]
@@ -136,7 +137,7 @@ def test_every_method_sees_the_same_sensors_and_they_tell_the_truth(
     rows = np.flatnonzero(inside[:, 0])
     for ratio in inverse.RATIOS:
         seen, again = (observed(test, RandomRatio(ratio)) for _ in range(2))
-        assert seen.hash == again.hash
+        assert seen.digest == again.digest
         assert np.asarray(seen.x).shape == (3, round(ratio * inside.sum()), 2)
         for sample, field in zip(seen, np.asarray(test.y).reshape(3, 32, 32), strict=True):
             j, i = np.round(sample.x * (31, 32)).astype(int).T
@@ -151,7 +152,7 @@ def test_every_method_sees_the_same_sensors_and_they_tell_the_truth(
 
 
 def test_completers_are_tested_on_what_they_are_for() -> None:
-    sets = {(c.model, c.recipe): c.data_sets() for c in inverse.COMPLETERS}
+    sets = {(s.model, s.recipe): s.data_sets() for s in inverse.COMPLETERS}
     ratios = [f"test:ratio={r}%" for r in ("20", "10", "5", "1", "0.5")]
     assert sets["rbf", "completer"] == ratios
     assert sets["lno", "our-completer"] == sets["gnot", "completer"]
@@ -166,19 +167,20 @@ def test_completers_are_tested_on_what_they_are_for() -> None:
         "from=lno 1%",
         "interval=2x2",
     ]
-    assert {c.recipe for c in ours.needs()} == {"our-completer"}
-    assert [(c.model, c.recipe) for c in theirs.needs()] == [
+    assert {s.recipe for s in ours.needs()} == {"our-completer"}
+    assert [(s.model, s.recipe) for s in theirs.needs()] == [
         (m, "completer") for m in ("lno", "gnot", "deeponet")
     ]
 
 
-@pytest.mark.parametrize("cell", [COMPLETER, OURS], ids=lambda cell: cell.recipe)
+@pytest.mark.parametrize("spec", [COMPLETER, OURS], ids=lambda spec: spec.recipe)
 def test_errors_of_completers_are_those_written_out(
-    cell: Completer, ledger: Path, samples: tuple[Fields, Fields, Fields]
+    spec: Completer, ledger: Path, samples: tuple[Fields, Fields, Fields]
 ) -> None:
-    for seed, run in cell.runs(ledger, SEEDS).items():
-        assert set(run.metrics) == set(cell.data_sets())
-        operator = cell.operator(seed)
+    for seed, run in spec.runs(ledger, SEEDS).items():
+        assert set(run.metrics) == set(spec.data_sets())
+        assert run.config.get("conditional", False) == spec.preset.conditional
+        operator = spec.operator(seed)
         assert operator is not None
         for name, pattern in (
             ("test:ratio=10%", RandomRatio(0.1)),
@@ -222,8 +224,8 @@ def test_what_is_not_observed_changes_no_prediction(
     model: str, ledger: Path, samples: tuple[Fields, Fields, Fields]
 ) -> None:
     test = samples[2]
-    cell = replace(COMPLETER, model=model)
-    operators = [o for c in {cell, OURS} if (o := c.operator(0)) is not None]
+    spec = replace(COMPLETER, model=model)
+    operators = [o for s in {spec, OURS} if (o := s.operator(0)) is not None]
     points, values = np.asarray(test.x), np.asarray(test.y)
     for pattern in (RandomRatio(0.1), RandomRatio(0.005), Intervals((8, 16))):
         seen = observed(test, pattern)
@@ -239,7 +241,7 @@ def test_what_is_not_observed_changes_no_prediction(
             assert torch.equal(predicted(operator, seen), predicted(operator, other))
 
 
-def test_classical_opponents_see_the_same_and_are_recorded(
+def test_methods_without_training_get_the_same_sensors_and_are_recorded(
     ledger: Path, samples: tuple[Fields, Fields, Fields]
 ) -> None:
     def kriging(s: Any) -> np.ndarray:
@@ -346,7 +348,7 @@ def test_a_deleted_run_comes_back_also_without_the_completers_that_it_needs(
     assert "nothing is missing" in reproduce(capsys, "propagator", results, "--dry-run")
 
 
-def test_only_finished_operators_of_the_same_set_up_are_gone_on_from(
+def test_only_finished_operators_of_the_same_setup_are_used(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert COMPLETER.operator(1) is not None
@@ -356,47 +358,54 @@ def test_only_finished_operators_of_the_same_set_up_are_gone_on_from(
     for other in (
         replace(now, config=replace(SIZES["lno"], latents=5)),
         replace(now, symmetries=not now.symmetries),
-        replace(now, raw=not now.raw),
+        replace(now, raw_coordinates=not now.raw_coordinates),
+        replace(now, conditional=not now.conditional),
     ):
         with monkeypatch.context() as changed:
             changed.setitem(presets.PRESETS["lno"]["completer"], "burgers", other)
             assert COMPLETER.operator(1) is None
     cut = replace(COMPLETER, epochs=4)
-    assert not running.train_missing([cut], [0], tmp_path, device="cpu", minutes=1e-9)
+    assert not train_missing([cut], [0], tmp_path, device="cpu", minutes=1e-9)
     assert (cut.folder([0]) / "model.safetensors").exists()
     assert cut.operator(0) is None
     (cut.folder([0]) / "model.safetensors").write_bytes(b"damaged")
     assert cut.operator(0) is None
 
 
-def fake(results: Path, cell: running.Cell, seed: int, errors: dict[str, float]) -> None:
+def fake(
+    results: Path,
+    spec: RunSpec,
+    seed: int,
+    errors: dict[str, float],
+    config: dict[str, Any] | None = None,
+) -> None:
     run = Run(
         problem="burgers",
-        model=cell.model,
-        recipe=cell.recipe,
+        model=spec.model,
+        recipe=spec.recipe,
         protocol="standard",
         seed=seed,
-        epochs=cell.epochs,
-        steps=10 * cell.epochs,
+        epochs=spec.epochs,
+        steps=10 * spec.epochs,
         task={"kind": "completion", "pattern": {"kind": "random_ratio", "low": 0.1, "high": 0.2}},
         hardware="a GPU",
         seconds=30.0,
         parameters=5,
         data_hash="",
-        config={},
+        config=config or {},
         metrics={f"test:{name}": {"relative_mae": error} for name, error in errors.items()},
-        precision=cell.precision,
+        precision=spec.precision,
     )
-    run.save(results, cell.name(seed))
+    run.save(results, spec.name(seed))
 
 
 def test_a_table_says_what_more_steps_bring(tmp_path: Path) -> None:
-    shorter, longer = (c for c in inverse.COMPLETERS if c.recipe == "completer-1")
-    for cell, error in ((shorter, 0.08), (longer, 0.008)):  # a tenth after ten times the steps
-        assert "a power of" not in text_of_completers(tmp_path)
-        fake(tmp_path, cell, 0, {"ratio=1%": error})
-    told = "At 1 %, 3,000 steps bring its error from 8 to 0.8 %, a power of -1.00 of their number"
-    assert told in text_of_completers(tmp_path)
+    shorter, longer = (s for s in inverse.COMPLETERS if s.recipe == "completer-1")
+    for spec, error in ((shorter, 0.08), (longer, 0.008)):  # a tenth after ten times the steps
+        assert "to the power of" not in text_of_completers(tmp_path)
+        fake(tmp_path, spec, 0, {"ratio=1%": error})
+    gain = "At 1 %, 3,000 steps reduce its error from 8 to 0.8 %: it falls like the number of steps"
+    assert f"{gain} to the power of -1.00." in text_of_completers(tmp_path)
 
 
 def text_of_completers(results: Path) -> str:
@@ -404,12 +413,12 @@ def text_of_completers(results: Path) -> str:
 
 
 def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Path) -> None:
-    cells = {(c.model, c.recipe): c for c in ALL}
+    specs = {(s.model, s.recipe): s for s in ALL}
     ratios = dict.fromkeys((f"ratio={r}%" for r in (20, 10, 5, 1, 0.5)), 0.062)
-    fake(tmp_path, cells["rbf", "completer"], 0, ratios)
+    fake(tmp_path, specs["rbf", "completer"], 0, ratios)
     for seed, error in enumerate((0.010, 0.012, 0.014)):
-        fake(tmp_path, cells["lno", "completer"], seed, dict.fromkeys(ratios, error))
-    fake(tmp_path, cells["lno", "completer-5"], 0, {"ratio=5%": 0.02})
+        fake(tmp_path, specs["lno", "completer"], seed, dict.fromkeys(ratios, error))
+    fake(tmp_path, specs["lno", "completer-5"], 0, {"ratio=5%": 0.02})
     text = text_of_completers(tmp_path)
     assert "| RBF | 1 | 6.200 | 6.200 | 6.200 | 6.200 | 6.200 |" in text
     assert "| LNO | 3 | 1.200 ± 0.200 |" in text
@@ -417,17 +426,17 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| LNO, one for each ratio | 0–1 | missing | missing | 2.000 | missing |" in text
     assert "| LNO, as published | 1 | 0.60 |" in text
     assert "| DeepONet, as published | 3 | 2.37 ± 0.18 |" in text
-    for told in (
-        "8 samples to train on, 3 to watch and 3 others to test on",
+    for sentence in (
+        "8 training samples, 3 for validation and 3 others for testing",
         "Budget of our recipe: 200 epochs, 4 samples and 64 query points in a step, mixed; "
         "of LNO, GNOT, DeepONet: 30 epochs, 4 samples and 64 query points in a step, mixed; of "
         "LNO, one for each ratio, 10 times as long: 300 epochs, 4 samples",
         "on a GPU",
         "`lno reproduce completer`",
     ):
-        assert told in text
+        assert sentence in text
     truth = {"from=truth": 0.03, "from=lno 10%": 0.05, "interval=2x4": 0.04}
-    fake(tmp_path, cells["lno", "our-propagator"], 0, truth)
+    fake(tmp_path, specs["lno", "our-propagator"], 0, truth)
     text = inverse_tables.propagator_table(inverse.PROPAGATORS, range(3), tmp_path).markdown()
     assert "| LNO, our recipe | 0–1 | 3.000 | 5.000 | missing | – | – | – | – |" in text
     assert "| LNO, as published | 1 | 3.73 | 5.69 | 7.72 | 9.03 | 10.98 |" in text
@@ -437,10 +446,23 @@ def test_tables_show_means_gaps_and_the_papers_numbers(root: Path, tmp_path: Pat
     assert "| LNO, our recipe | 0–1 | 2 | missing | 4.000 | missing | missing |" in (
         squares.markdown()
     )
-    different = [cells["lno", "completer"], replace(cells["gnot", "completer"], epochs=7)]
+    different = [specs["lno", "completer"], replace(specs["gnot", "completer"], epochs=7)]
     text = inverse_tables.completer_table(different, range(3), tmp_path).markdown()
     assert "Budget of LNO: 30 epochs" in text
     assert "; of GNOT: 7 epochs" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "way"), [({}, "on all of them at once"), ({"query_set": 64}, "in such sets too")]
+)
+def test_a_table_says_how_interacting_queries_were_tested(
+    root: Path, tmp_path: Path, config: dict[str, Any], way: str
+) -> None:
+    [spec] = [s for s in inverse.COMPLETERS if s.model == "gnot"]
+    assert "GNOT depends" not in text_of_completers(tmp_path)
+    fake(tmp_path, spec, 0, {"ratio=1%": 0.1}, config)
+    told = f"it was trained on random sets of 64 query points and tested {way}."
+    assert told in text_of_completers(tmp_path)
 
 
 def test_the_papers_numbers_have_all_models_and_columns() -> None:
@@ -460,9 +482,9 @@ def test_squares_are_drawn_with_their_numbers(tmp_path: Path) -> None:
     first, second = (axis for axis in figure.axes if axis.get_title())
     np.testing.assert_array_equal(np.ma.filled(first.images[0].get_array(), np.nan), values)
     assert first.images[0].get_clim() == second.images[0].get_clim() == (1, 32)
-    told = {t.get_position(): t.get_text() for t in second.texts}
-    assert told[1, 0] == "4.00"  # the column, then the row
-    assert told[0, 3] == "missing"
+    texts = {t.get_position(): t.get_text() for t in second.texts}
+    assert texts[1, 0] == "4.00"  # the column, then the row
+    assert texts[0, 3] == "missing"
     assert (first.get_ylabel(), first.get_xlabel()) == ("t", "x")
     plots.save(figure, tmp_path / "a.png", dpi=40)
 
@@ -475,8 +497,8 @@ def test_the_report_has_both_stages_and_what_is_missing(
     assert "<img" not in empty
     changed = {
         name: tuple(
-            replace(c, epochs=2, precision="fp32") if c.epochs else c
-            for c in getattr(inverse, name)
+            replace(s, epochs=2, precision="fp32") if s.trained else s
+            for s in getattr(inverse, name)
         )
         for name in ("COMPLETERS", "PROPAGATORS", "ON_GRIDS")
     }
@@ -519,38 +541,51 @@ def test_presets_are_the_papers_and_can_be_trained(
         for name, how in (("completer", ("adam", "step")), ("propagator", ("adamw", "onecycle"))):
             chosen = presets.preset("burgers", name, model)
             recipe = chosen.recipe
-            assert (recipe.loss, recipe.rate) == ("mse", 1e-3)
+            assert (recipe.loss, recipe.learning_rate) == ("mse", 1e-3)
             assert (recipe.optimizer, recipe.schedule) == how
-            assert chosen.raw
+            assert chosen.raw_coordinates and not chosen.conditional
         width, blocks = {"lno": (96, 4), "gnot": (96, 4), "deeponet": (128, 4)}[model]
-        assert (USUAL[model].config.width, USUAL[model].config.blocks) == (width, blocks)
-        assert (USUAL[model].recipe.batch, USUAL[model].recipe.queries) == (32, 2048)
+        assert (PRESETS[model].config.width, PRESETS[model].config.blocks) == (width, blocks)
+        assert (PRESETS[model].recipe.batch, PRESETS[model].recipe.queries) == (32, 2048)
     ours = presets.preset("burgers", "our-completer")
-    assert ours.task.exact and ours.symmetries and not ours.raw
+    assert ours.conditional and ours.symmetries and not ours.raw_coordinates
 
 
 def test_models_for_reconstruction_are_made_measured_and_used(
-    root: Path, ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    small = [replace(cell, epochs=2, precision="fp32") for cell in pretrained.CELLS]
-    monkeypatch.setattr(pretrained, "CELLS", small)
+    # Bounds need at least nine held-out fields.
+    monkeypatch.setattr(Burgers, "protocols", {"standard": Protocol(8, 18, {"grid": 32})})
+    small = tuple(replace(spec, epochs=2, precision="fp32") for spec in pretrained.SPECS)
+    monkeypatch.setattr(pretrained, "SPECS", small)
     monkeypatch.setattr(pretrained, "SEEDS", SEEDS)
-    shown = pretrained.make(tmp_path, tmp_path / "models", "cpu").markdown()
-    assert "Relative MAE on 3 solutions" in shown and "Ensembles of 2" in shown
+    models = tmp_path / "models"
+    words = ("--results", str(tmp_path), "--out", str(models), "--device", "cpu")
+    shown = " ".join(lno(capsys, "reproduce", "pretrained", *words).split())
+    assert "Relative MAE on 9 held-out test samples" in shown and "Ensembles of 2" in shown
     found = json.loads((tmp_path / "benchmarks" / "pretrained.json").read_text())
     single, half = (found["errors"][kind] for kind in ("float32", "float16"))
     assert single.keys() == half.keys()
     assert list(half.values()) == pytest.approx(list(single.values()), rel=2e-3)
-    assert [point["level"] for point in found["coverage"]] == list(pretrained.LEVELS)
-    assert [point["all"] for point in found["coverage"]] == sorted(
-        point["all"] for point in found["coverage"]
-    )
-    whole = Reconstructor.load(tmp_path / "models", "cpu")
-    assert len(whole.completer.members) == len(whole.propagator.members) == 2
-    assert whole.calibration.sensors == (3, 5, 26, 51, 102)
-    assert found["bytes"] == sum(p.stat().st_size for p in tmp_path.glob("models/*.safetensors"))
-    told = (tmp_path / "models" / "README.md").read_text()
-    assert "results/burgers/lno/our-completer-2-fp32-seed1.json" in told
+    levels = [point["level"] for point in found["coverage"]]
+    assert levels == [0.5, 0.6, 0.7, 0.8, 0.9]  # no others can be promised with nine fields
+    shares = [point["all"] for point in found["coverage"]]
+    assert shares == sorted(shares)
+    reconstructor = Reconstructor.load(models, "cpu")
+    assert len(reconstructor.completer.members) == len(reconstructor.propagator.members) == 2
+    assert reconstructor.calibration.sensors == (3, 5, 26, 51, 102)
+    assert found["bytes"] == sum(p.stat().st_size for p in models.glob("*.safetensors"))
+    card = (models / "README.md").read_text()
+    assert "results/burgers/lno/our-completer-2-fp32-seed1.json" in card
     assert len(pretrained.coverage_curve(tmp_path)) == 1
     assert pretrained.coverage_curve(tmp_path / "nowhere") == []
     assert "missing" in pretrained.table(tmp_path / "nowhere").markdown()
+
+    before = {path: path.read_bytes() for path in models.iterdir()}
+    (models / "calibration.json").unlink()
+    lno(capsys, "reproduce", "pretrained", *words, "--calibrate-only")
+    assert {path: path.read_bytes() for path in models.iterdir()} == before
+    assert json.loads((tmp_path / "benchmarks" / "pretrained.json").read_text()) == found

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from lno import Operator, Recipe
+from lno import Operator, Recipe, cli
 from lno.data.tables import read_csv
 from lno.experiments import quickstart as example
 from lno.ledger import Run
@@ -33,9 +34,9 @@ def test_it_compares_all_methods_on_the_same_unseen_sensors(
     _, comparisons = small
     assert [c.ratio for c in comparisons] == [0.05, 0.01, 0.005]
     for c in comparisons:
-        assert c.batch.x.shape[:2] == (4, round(c.ratio * 64 * 128))
+        assert c.seen.x.shape[:2] == (4, round(c.ratio * 64 * 128))
         learned, kriged, _ = (e["relative_mae"] for e in c.errors().values())
-        # An untrained model knows nothing: what passes through the sensors is interpolation.
+        # An untrained model contributes nothing: conditioned on the sensors, it is kriging.
         assert learned == pytest.approx(kriged, rel=0.1)
 
 
@@ -59,18 +60,11 @@ def test_it_writes_a_page_that_needs_nothing_else(
 
 
 def test_the_printed_commands_work_when_pasted(
-    small: tuple[Path, list[example.Comparison]], monkeypatch: pytest.MonkeyPatch
+    small: tuple[Path, list[example.Comparison]],
 ) -> None:
-    import shlex
-
-    from lno import cli
-
     folder, _ = small
     for command in example.next_commands(folder / "out"):
-        monkeypatch.setattr("sys.argv", shlex.split(command))
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        assert left.value.code == 0, command
+        assert cli.run(shlex.split(command)[1:]) == 0, command
     table = read_csv(folder / "out" / "field.csv", ["t", "x", "u"])
     operator = Operator.load(folder / "out" / "model.safetensors")
     sensors = read_csv(folder / "out" / "sensors.csv", ["t", "x", "u"])
@@ -86,3 +80,15 @@ def test_it_records_all_runs_in_the_ledger(small: tuple[Path, list[example.Compa
         assert (run.problem, run.model, run.seed) == ("burgers", model, 1)
         for c in comparisons:
             assert run.metrics[f"test:ratio={c.ratio:g}"] == c.errors()[model]
+    alone = Run.load(folder / "out" / "run.json")
+    assert alone == Run.load(folder / "results" / "burgers" / "lno" / "quickstart.json")
+    assert alone.hardware == "CPU, 1 thread" and alone.steps == alone.curve[-1]["step"]
+    assert (folder / "out" / "sample.npz").exists()
+
+
+def test_it_can_be_started_again(small: tuple[Path, list[example.Comparison]]) -> None:
+    """Data, recipe and sizes are those whose numbers are quoted."""
+    folder, _ = small
+    assert not list((folder / "out").glob("checkpoint-*"))
+    assert (example.TRAIN, example.TEST) == (1024, 64)
+    assert Recipe(epochs=40, batch=8, loss="relative_mae", queries=256) == example.RECIPE

@@ -13,12 +13,24 @@ import torch
 
 from lno import Fields, Operator, cli
 from lno.config import to_dict
-from lno.experiments import cells as running
-from lno.experiments import datasets, efficiency, forward, inverse, paper, presets, resolution
-from lno.experiments.cells import Cell, errors_of, train_missing
-from lno.experiments.plan import estimate, plan
+from lno.experiments import (
+    datasets,
+    efficiency,
+    forward,
+    inverse,
+    paper,
+    plan,
+    presets,
+    queue,
+    resolution,
+    runs,
+    tables,
+)
+from lno.experiments.queue import train_missing, train_operators
+from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.models import LNOConfig, TransolverConfig
+from lno.problems import Darcy, NS2d, Protocol
 from lno.tasks import to_json
 
 LNO = LNOConfig(width=16, latents=8, blocks=1, heads=2, layers=1)
@@ -30,11 +42,10 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Tiny data and models in place of the paper's; returns an empty ledger."""
     monkeypatch.setenv("LNO_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets, "pick_solver_device", lambda name: torch.device("cpu"))
-    tiny = datasets.Protocol(6, 4, {"grid": 15, "every": 2})
-    monkeypatch.setitem(datasets.PROTOCOLS["standard"], "darcy", tiny)
-    monkeypatch.setitem(datasets.PROTOCOLS["resolution"], "darcy", tiny)
-    flow = datasets.Protocol(4, 2, {"grid": 16, "every": 2})
-    monkeypatch.setitem(datasets.PROTOCOLS["standard"], "ns2d", flow)
+    tiny = Protocol(6, 4, {"grid": 15, "every": 2})
+    monkeypatch.setattr(Darcy, "protocols", {"standard": tiny, "resolution": tiny})
+    flow = Protocol(4, 2, {"grid": 16, "every": 2})
+    monkeypatch.setattr(NS2d, "protocols", {"standard": flow})
     for model, config in (("lno", LNO), ("transolver", TRANSOLVER)):
         for recipes in presets.PRESETS[model].values():
             for problem in ("darcy", "ns2d"):
@@ -44,15 +55,14 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "results"
 
 
-def lno(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> str:
-    monkeypatch.setattr("sys.argv", ["lno", *words])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    assert left.value.code == 0, capsys.readouterr().err
-    return capsys.readouterr().out
+def lno(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    code = cli.run(words)
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    return printed.out
 
 
-PAPER = Cell("darcy", "lno", "paper", 3, "fp32")
+PAPER = RunSpec("darcy", "lno", "paper", 3, "fp32")
 
 
 def test_missing_runs_are_trained_recorded_and_found(small: Path) -> None:
@@ -107,35 +117,37 @@ def test_a_run_that_was_cut_off_goes_on(small: Path) -> None:
         assert run.metrics == cut[seed].metrics
 
 
-def test_test_samples_decide_nothing(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With absurd test samples the same weights and normalisers come out, to the bit."""
+def test_test_samples_are_held_out(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With absurd test samples the weights and normalisers are the same, bit-for-bit."""
     operators = []
     for absurd in (False, True):
         train, test = datasets.dataset("darcy", device="cpu", show=False)
         if absurd:
             test = Fields(test.x, test.u * 1e6, y=test.y * 1e9 + 7, grid=test.grid)
-        monkeypatch.setattr(running, "dataset", lambda *_, pair=(train, test): pair)
+        monkeypatch.setattr(runs, "dataset", lambda *_, pair=(train, test): pair)
         monkeypatch.setenv("LNO_DATA", str(small.parent / f"cache-{absurd}"))
-        operators.append(running.train_operators(replace(PAPER, recipe="fast"), [0, 1], "cpu"))
+        operators.append(train_operators(replace(PAPER, recipe="fast"), [0, 1], "cpu"))
     for honest, marked in zip(*operators, strict=True):
         assert honest.normalizers == marked.normalizers
         for p, q in zip(honest.model.parameters(), marked.model.parameters(), strict=True):
             assert torch.equal(p, q)
     a, b = (seeds[0].provenance["curve"][-1]["error"] for seeds in operators)
-    assert abs(a - b) > 1e-3  # it was watched, all the same
+    assert abs(a - b) > 1e-3  # the curve shows the test error, all the same
 
 
 def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
-    def fake(cell: Cell, seed: int, error: float, losses: tuple[float, ...] = (0.2, 0.1)) -> None:
+    def fake(
+        spec: RunSpec, seed: int, error: float, losses: tuple[float, ...] = (0.2, 0.1)
+    ) -> None:
         # Four samples with a standard deviation of 0.002: the standard error is 0.001.
         deviations = np.sqrt(0.75) * 0.002 * np.array([1, -1, 1, -1])
         run = Run(
-            problem=cell.problem,
-            model=cell.model,
-            recipe=cell.recipe,
+            problem=spec.problem,
+            model=spec.model,
+            recipe=spec.recipe,
             protocol="standard",
             seed=seed,
-            epochs=cell.epochs,
+            epochs=spec.epochs,
             steps=1000,
             task={"kind": "steady"},
             hardware="a GPU",
@@ -149,35 +161,36 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             samples={"test": (error + deviations).tolist()},
             curve=[{"step": 500 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
         )
-        run.save(small, cell.name(seed))
+        run.save(small, spec.name(seed))
 
-    ours, theirs = (Cell("darcy", m, "paper", 100, "tf32") for m in ("lno", "transolver"))
+    ours, theirs = (RunSpec("darcy", m, "paper", 100, "tf32") for m in ("lno", "transolver"))
     for seed, error in enumerate((0.010, 0.012, 0.014)):
         fake(ours, seed, error)
     fake(theirs, 0, 0.016, losses=(0.1, 0.2))
-    absent = Cell("ns2d", "lno", "paper", 20, "tf32")
+    absent = RunSpec("ns2d", "lno", "paper", 20, "tf32")
     shown = forward.table([ours, theirs, absent], range(3), small)
     text = shown.markdown()
+    assert "| seeds | standard error | paper, 500 epochs |" in text
     assert "| 1.200 ± 0.200 | 3 | 0.100 | 0.49 | 10 (3 at once) |" in text
     assert "| 1.600 | 1 | 0.100 | 0.58 |" in text
     assert "| ns2d | LNO | paper | tf32 | 20 | missing | 0 | missing | 8.45 | missing |" in text
     assert text.count("unstable") == 1
     assert "transolver, 100 epochs, tf32, seed 0: training became unstable after step 500" in text
     assert "LNO / Transolver = 0.75 (paper: 0.49 / 0.58 = 0.84 at 500 epochs)" in text
-    shown = plan([ours, theirs, absent], range(3), small)
+    shown = plan.plan(plan.jobs_of_table([ours, theirs, absent], range(3), small))
     assert [row[:2] + row[5:6] for row in shown.rows] == [
         ["darcy", "transolver", "1, 2"],
         ["ns2d", "lno", "0, 1, 2"],
     ]
     per_step = 30.0 / 1000 / 3
-    assert estimate(theirs, 2, small) == pytest.approx(per_step * theirs.steps * 2 / 60)
-    assert estimate(absent, 3, small) is None
+    assert plan.estimate(theirs, 2, small) == pytest.approx(per_step * theirs.steps * 2 / 60)
+    assert plan.estimate(absent, 3, small) is None
 
 
 def test_asking_for_what_the_table_has_not_is_an_error() -> None:
     with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of darcy"):
-        running.chosen(forward.CELLS, ["drcy"])
-    changed = running.chosen(forward.CELLS, ["darcy"], ["lno"], ["paper"], epochs=7)
+        queue.chosen(forward.SPECS, ["drcy"])
+    changed = queue.chosen(forward.SPECS, ["darcy"], ["lno"], ["paper"], epochs=7)
     assert len(changed) == 2  # tf32 and mixed; 500 and 100 epochs fall together
     assert {c.epochs for c in changed} == {7}
 
@@ -187,17 +200,17 @@ def test_the_command_runs_what_is_missing_and_prints_it(
 ) -> None:
     words = ["reproduce", "forward", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]
-    listed = lno(capsys, monkeypatch, *words, "--dry-run")
+    listed = lno(capsys, *words, "--dry-run")
     assert listed.count("darcy") == listed.count("ns2d") == 2
     assert not small.exists()
-    shown = lno(capsys, monkeypatch, *words)
+    shown = lno(capsys, *words)
     assert "missing" not in shown
     assert "LNO / Transolver" in shown
-    assert "nothing is missing" in lno(capsys, monkeypatch, *words, "--dry-run")
-    film = Run.load(small / "ns2d" / "transolver" / "paper-1-fp32-seed0.json")
-    assert film.task == {"kind": "rollout", "frames": 10}
-    assert len(film.frames) == 10
-    assert film.config["model"]["slices"] == 4
+    assert "nothing is missing" in lno(capsys, *words, "--dry-run")
+    run = Run.load(small / "ns2d" / "transolver" / "paper-1-fp32-seed0.json")
+    assert run.task == {"kind": "rollout", "frames": 10, "channels": 1}
+    assert len(run.frames) == 10
+    assert run.config["model"]["slices"] == 4
 
 
 def test_resolutions_are_the_same_fields(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,13 +225,13 @@ def test_resolutions_are_the_same_fields(small: Path, monkeypatch: pytest.Monkey
     between = resolution.at_nodes(fine, 9)
     assert set(np.unique(between.u)) <= {3.0, 12.0}
     assert np.asarray(between.y).max() == pytest.approx(np.asarray(fine.y).max(), rel=0.1)
-    cells = [replace(c, epochs=1, precision="fp32") for c in resolution.CELLS]
-    assert train_missing(cells, [0], small, device="cpu")
+    specs = [replace(s, epochs=1, precision="fp32") for s in resolution.SPECS]
+    assert train_missing(specs, [0], small, device="cpu")
     resolution.fine_samples.cache_clear()
-    for cell in cells:
-        [run] = cell.runs(small, [0]).values()
+    for spec in specs:
+        [run] = spec.runs(small, [0]).values()
         assert set(run.metrics) == {f"test:grid={n}" for n in (8, 15, 9)}
-    text = resolution.table(cells, [0], small).markdown()
+    text = resolution.table(specs, [0], small).markdown()
     assert "missing" not in text
 
 
@@ -257,49 +270,81 @@ def test_the_printed_numbers_have_both_models_and_all_problems() -> None:
 def test_the_report_shows_what_there_is_and_what_is_missing(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    film = Cell("ns2d", "lno", "paper", 1, "fp32")
-    monkeypatch.setattr(forward, "CELLS", (PAPER, film))
-    out, tables = small.parent / "report.html", small.parent / "results.md"
-    words = ["report", "--results", str(small), "--out", str(out), "--markdown", str(tables)]
+    flow = RunSpec("ns2d", "lno", "paper", 1, "fp32")
+    monkeypatch.setattr(forward, "SPECS", (PAPER, flow))
+    out, markdown = small.parent / "report.html", small.parent / "results.md"
+    words = ["report", "--results", str(small), "--out", str(out), "--markdown", str(markdown)]
     small.mkdir()
-    lno(capsys, monkeypatch, *words)
-    assert "missing" in tables.read_text()
+    lno(capsys, *words)
+    assert "missing" in markdown.read_text()
     assert "<img" not in out.read_text()
-    train_missing([PAPER, film], [0], small, device="cpu")
-    lno(capsys, monkeypatch, *words)
+    train_missing([PAPER, flow], [0], small, device="cpu")
+    lno(capsys, *words)
     [run] = PAPER.runs(small, [0]).values()
     error = f"{100 * run.metrics['test']['relative_l2']:.3f}"
-    assert f"| {error} | 1 | " in tables.read_text()
+    assert f"| {error} | 1 | " in markdown.read_text()
     page = out.read_text()
     assert error in page
-    for words in ("Navier–Stokes", "frame by frame", "the test sample with the median error"):
-        assert words in page
+    for text in ("Navier–Stokes", "frame by frame", "median error, frames"):
+        assert text in page
     assert "http" not in page.replace("http-equiv", "")  # opens anywhere, also without a network
 
 
 def test_errors_of_each_frame_are_those_of_the_rollout(small: Path) -> None:
-    cell = Cell("ns2d", "lno", "paper", 1, "fp32")
-    assert train_missing([cell], [0], small, device="cpu")
-    [run] = cell.runs(small, [0]).values()
-    operator = Operator.load(cell.folder([0]) / "model.safetensors", device="cpu")
+    spec = RunSpec("ns2d", "lno", "paper", 1, "fp32")
+    assert train_missing([spec], [0], small, device="cpu")
+    [run] = spec.runs(small, [0]).values()
+    operator = Operator.load(spec.folder([0]) / "model.safetensors", device="cpu")
     _, test = datasets.dataset("ns2d", device="cpu", show=False)
     prediction, truth = operator.predict(test), np.asarray(test.y)
     by_frame = np.linalg.norm(prediction - truth, axis=1) / np.linalg.norm(truth, axis=1)
     np.testing.assert_allclose(run.frames, by_frame.mean(0), rtol=1e-4)
-    assert errors_of(operator, test).metrics == run.metrics
+    assert operator.evaluate(test) == run.metrics["test"]
 
 
 def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
     """A preset that changes leaves runs behind that are no longer its own: they must go."""
     results = Path(__file__).parents[2] / "results"
-    every = (*forward.CELLS, *resolution.CELLS, *inverse.COMPLETERS, *inverse.PROPAGATORS)
-    found = [(c, run) for c in every if c.epochs for run in c.runs(results, range(3)).values()]
+    every = (*forward.SPECS, *resolution.SPECS, *inverse.COMPLETERS, *inverse.PROPAGATORS)
+    found = [(s, run) for s in every if s.trained for run in s.runs(results, range(3)).values()]
     assert len(found) > 10
-    for cell, run in found:
-        recipe, made = to_dict(cell.preset.recipe), run.config["recipe"]
-        changed = {key for key in recipe if key in made and made[key] != recipe[key]}
-        assert not changed, cell.path(results, run.seed)
-        assert run.config["model"] == json.loads(json.dumps(asdict(cell.preset.config)))
-        assert run.task == json.loads(json.dumps(to_json(cell.preset.task)))
-        assert run.steps == cell.steps
-        assert run.precision == cell.precision
+    for spec, run in found:
+        recipe, made = to_dict(spec.preset.recipe), run.config["recipe"]
+        assert set(made) <= set(recipe)  # renamed keys are renamed in the ledger as well
+        assert {key: recipe[key] for key in made} == made, spec.path(results, run.seed)
+        assert run.config["model"] == json.loads(json.dumps(asdict(spec.preset.config)))
+        assert run.config.get("conditional", False) == spec.preset.conditional
+        assert run.task == json.loads(json.dumps(to_json(spec.preset.task)))
+        assert run.steps == spec.steps
+        assert run.precision == spec.precision
+
+
+def test_all_missing_runs_are_listed_by_problem_required_ones_first_then_the_cheapest(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, fast = (RunSpec("darcy", "lno", "paper", e, "fp32") for e in (4, 2))
+    extra = RunSpec("darcy", "lno", "paper", 1, "fp32", required=False)
+    flow = RunSpec("ns2d", "lno", "paper", 1, "fp32")
+    monkeypatch.setattr(forward, "SPECS", (flow, slow, extra, fast))
+    experiments = [replace(tables.EXPERIMENTS["forward"], seeds=2)]
+    train_missing([slow], [1], small, device="cpu")  # so that the time of Darcy is known
+    jobs = plan.jobs_of_all(experiments, small)
+    assert [(j.spec.problem, j.spec.epochs, j.seeds, j.required) for j in jobs] == [
+        ("darcy", 2, (0,), True),
+        ("darcy", 4, (0,), True),
+        ("darcy", 1, (0, 1), False),
+        ("darcy", 2, (1,), False),
+        ("ns2d", 1, (0,), True),
+        ("ns2d", 1, (1,), False),
+    ]
+    assert [j.spec.problem for j in plan.jobs_of_all(experiments, small, ["ns2d"])] == ["ns2d"] * 2
+    monkeypatch.setattr(inverse, "COMPLETERS", ())
+    monkeypatch.setattr(inverse, "PROPAGATORS", ())
+    monkeypatch.setattr(inverse, "ON_GRIDS", ())
+    monkeypatch.setattr(resolution, "SPECS", ())
+    words = ["reproduce", "all", "--results", str(small), "--device", "cpu"]
+    assert len([w for w in lno(capsys, *words, "--dry-run").split() if w == "darcy"]) == 5
+    assert "the same command continues" in lno(capsys, *words, "--minutes", "1e-9")
+    lno(capsys, *words)
+    assert "nothing is missing" in lno(capsys, *words, "--dry-run")
+    assert len(list(small.rglob("*.json"))) == 3 * 4  # three seeds of four rows

@@ -1,10 +1,10 @@
 """Figures of the ledger: what is drawn is what the runs say."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
-from matplotlib.collections import PathCollection, QuadMesh
 
 from lno.ledger import Run
 from lno.report import plots, runs
@@ -170,7 +170,7 @@ def test_rows_without_an_error_are_left_out():
     np.testing.assert_allclose(line.get_ydata(), [20, 10])
 
 
-def test_where_no_error_was_watched_the_loss_is_shown_apart(three):
+def test_without_a_validation_error_the_loss_is_shown_apart(three):
     blind = a_run(model="transolver", curve=curve([None] * 3, [0.5, 0.4, 0.3]))
     above, below = runs.learning_curves(grouped([*three, blind])).axes
     assert list(named(above)) == ["LNO, paper, 500 epochs"]
@@ -200,6 +200,14 @@ def test_a_colour_for_each_model_and_a_line_style_for_each_way_to_train():
     for table in (colours, styles):
         assert all(len(values) == 1 for values in table.values())
         assert len(set.union(*table.values())) == 3
+
+
+def test_named_groups_keep_their_name_and_a_look_of_their_own():
+    [one] = grouped([a_run(curve=curve([0.2, 0.1]))])
+    both = [dataclasses.replace(one, name=name) for name in ("first", "second")]
+    lines = named(runs.learning_curves(both).axes[0])
+    assert list(lines) == [f"{name}: LNO, paper, 500 epochs" for name in ("first", "second")]
+    assert len({str(line._unscaled_dash_pattern) for line in lines.values()}) == 2
 
 
 def test_labels_say_the_problem_and_the_protocol_where_these_differ():
@@ -278,105 +286,3 @@ def test_every_figure_can_be_written(tmp_path, three):
     }.items():
         plots.save(figure, tmp_path / f"{name}.png", dpi=40)
         assert (tmp_path / f"{name}.png").stat().st_size > 0
-
-
-def lattice(rows, columns):
-    """Positions (n, 2) of a grid on a rectangle, in C order."""
-    sides = np.linspace(0, 1, rows), np.linspace(2, 4, columns)
-    return np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(-1, 2)
-
-
-def a_sample(path, x, grid, inputs=1, outputs=1):
-    """A file like those beside runs; the values of channel k are told by position and k."""
-    u, y = (np.sin(3 * x[:, :1]) + x[:, 1:2] + np.arange(c) for c in (inputs, outputs))
-    np.savez(
-        path,
-        x=x.astype(np.float32),
-        u=u,
-        y=y,
-        prediction=y + 0.1 * x[:, :1],
-        grid=np.array(grid),
-        names_x=np.array(["x", "y"]),
-        names_u=np.array([f"a{k}" for k in range(inputs)]),
-        names_y=np.array([f"b{k}" for k in range(outputs)]),
-    )
-    return u, y, y + 0.1 * x[:, :1]
-
-
-def panels_of(figure):
-    """The artist that shows values, by title."""
-    shown = {}
-    for axis in figure.axes:
-        if axis.get_title():
-            (shown[axis.get_title()],) = [*axis.images, *axis.collections]
-    return shown
-
-
-def test_a_sample_on_a_grid_is_images_of_its_last_channels(tmp_path):
-    x = lattice(6, 9)
-    u, y, prediction = a_sample(tmp_path / "a.npz", x, (6, 9), inputs=3, outputs=2)
-    figure = runs.sample_fields(tmp_path / "a.npz", "a film")
-    shown = panels_of(figure)
-    assert list(shown) == ["input: a2", "truth: b1", "prediction: b1", "absolute error"]
-    wanted = (u[:, -1], y[:, -1], prediction[:, -1], np.abs(prediction - y)[:, -1])
-    for image, values in zip(shown.values(), wanted, strict=True):
-        np.testing.assert_allclose(image.get_array(), values.reshape(6, 9).T)
-        np.testing.assert_allclose(image.get_extent(), [0, 1, 2, 4])
-    assert figure.axes[0].get_xlabel() == "x" and figure.axes[0].get_ylabel() == "y"
-    assert figure.get_suptitle() == "a film"
-    plots.save(figure, tmp_path / "a.png", dpi=40)
-
-
-def test_other_grids_are_surfaces_and_clouds_are_points(tmp_path):
-    bent = lattice(6, 9) ** 2
-    _, y, _ = a_sample(tmp_path / "bent.npz", bent, (6, 9))
-    surface = panels_of(runs.sample_fields(tmp_path / "bent.npz", ""))["truth: b0"]
-    assert isinstance(surface, QuadMesh)
-    np.testing.assert_allclose(np.ravel(surface.get_array()), y[:, 0])
-    cloud = np.random.default_rng(0).uniform(size=(54, 3))
-    for grid in ((), (6, 3, 3)):
-        _, y, _ = a_sample(tmp_path / "cloud.npz", cloud, grid)
-        points = panels_of(runs.sample_fields(tmp_path / "cloud.npz", ""))["truth: b0"]
-        assert isinstance(points, PathCollection)
-        np.testing.assert_allclose(points.get_offsets(), cloud[:, :2], rtol=1e-6)
-        np.testing.assert_allclose(points.get_array(), y[:, 0])
-
-
-@pytest.mark.parametrize("grid", [(6, 9), ()])
-def test_truth_and_prediction_share_their_colours(tmp_path, grid):
-    a_sample(tmp_path / "a.npz", lattice(6, 9), grid)
-    shown = panels_of(runs.sample_fields(tmp_path / "a.npz", ""))
-    truth, prediction = shown["truth: b0"], shown["prediction: b0"]
-    assert truth.get_clim() == prediction.get_clim()
-    assert truth.get_cmap().name == prediction.get_cmap().name
-    values = np.asarray(truth.get_array())
-    np.testing.assert_allclose(truth.get_clim(), [values.min(), values.max()])
-    assert shown["absolute error"].get_clim()[0] == 0
-
-
-def test_a_sample_of_constants_and_without_inputs(tmp_path):
-    x = lattice(4, 4)
-    a_sample(tmp_path / "a.npz", x, (), inputs=0)
-    assert "truth: b0" in (shown := panels_of(runs.sample_fields(tmp_path / "a.npz", "")))
-    assert not any("input" in title for title in shown)
-    with np.load(tmp_path / "a.npz") as file:
-        arrays = dict(file)
-    arrays |= {"y": np.ones((16, 1)), "prediction": np.ones((16, 1))}
-    np.savez(tmp_path / "b.npz", **arrays)
-    plots.save(runs.sample_fields(tmp_path / "b.npz", ""), tmp_path / "b.png", dpi=40)
-    np.savez(tmp_path / "line.npz", **{**arrays, "x": x[:, :1]})
-    with pytest.raises(ValueError, match=r"line\.npz: expected two coordinates"):
-        runs.sample_fields(tmp_path / "line.npz", "")
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([-2.0, 0.0, 1.0], ("RdBu_r", -2.0, 2.0)),
-        ([-1e-9, 0.5, 1.0], ("viridis", -1e-9, 1.0)),  # zero on a boundary, to rounding
-        ([3.0, 12.0], ("viridis", 3.0, 12.0)),
-        ([-4.0, -1.0], ("viridis", -4.0, -1.0)),
-    ],
-)
-def test_colours_are_symmetric_where_both_signs_matter(values, expected):
-    assert runs._scale(np.array(values)) == expected
