@@ -1,14 +1,15 @@
-"""What makes a completer better than interpolation: one thing after the other.
+"""What makes a completer better than interpolation, one part at a time.
 
     python benchmarks/completion.py [--samples 1024] [--epochs 40]
 
 Trains the quickstart's LNO on Burgers' equation: with AdamW and squared errors, with Muon and
-absolute ones, and so on images of its samples under the problem's symmetries. Each is tested as it
-predicts alone, and mixed with kriging as predicts the sensors best (`Completion(exact=True)`); one
-of them also with radial basis functions or kriging that add what it misses at its sensors. Beside
-them both without any model, kriging with one scale for both coordinates and with one for each. All
-see the same sensors, at random places and on two grids, of samples that no table is tested on; what
-decides the mixture was chosen on some of them. Writes results/benchmarks/completion.json.
+absolute errors, and the latter on images of its samples under the problem's symmetries. Each is
+tested alone and conditioned on its sensors (`Operator.fit(..., conditional=True)`). One of them is
+also tested with its residuals at the sensors interpolated by radial basis functions or kriging.
+Both are tested without a model, too, kriging with one length scale for both coordinates and with
+one for each. All have the same sensors, at random places and on two grids, of samples that no table
+is tested on; constants of the blend were chosen on some of them. Writes
+results/benchmarks/completion.json.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from lno.files import write_json
 from lno.problems import Burgers
 from lno.training.device import hardware, pick_device
 
-SEEN: dict[str, Pattern] = {
+PATTERNS: dict[str, Pattern] = {
     **{f"{100 * ratio:g} %": RandomRatio(ratio) for ratio in RATIOS},
     **{f"{t} × {x}": Intervals((t, x)) for t, x in ((2, 16), (16, 2))},
 }
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "completion.json"
 
 
-def missed(operator: Operator, seen: Fields) -> Fields:
-    """What a model misses at the sensors, as if they had observed that."""
-    values = np.asarray(seen.u) - operator.predict(seen.x, seen.u)
-    return Fields(seen.x, values, seen.x_query, seen.y, period=seen.period)
+def residuals(operator: Operator, sensors: Fields) -> Fields:
+    """The residuals of a model at the sensors, in place of their values."""
+    values = np.asarray(sensors.u) - operator.predict(sensors.x, sensors.u)
+    return Fields(sensors.x, values, sensors.x_query, sensors.y, period=sensors.period)
 
 
 def main() -> None:
@@ -60,12 +61,12 @@ def main() -> None:
     train, others = dataset("burgers", "standard", options.device)
     train = train.subset(range(options.samples))
     test = parts(others)[0].subset(range(32))
-    sets = [observed(test, pattern) for pattern in SEEN.values()]
+    sets = [observed(test, pattern) for pattern in PATTERNS.values()]
     rows: list[dict[str, Any]] = []
 
     def record(name: str, answers: list[Tensor]) -> None:
         pairs = zip(answers, sets, strict=True)
-        errors = [mean_errors(answer, seen)["relative_mae"] for answer, seen in pairs]
+        errors = [mean_errors(answer, sensors)["relative_mae"] for answer, sensors in pairs]
         print(f"{name:40s}", *(f"{100 * e:7.3f} %" for e in errors), flush=True)
         rows.append({"name": name, "relative_mae": errors})
 
@@ -73,33 +74,33 @@ def main() -> None:
     record("kriging, one scale", by_kriging(sets, one_scale=True))
     record("kriging", by_kriging(sets))
     ours = replace(quickstart.RECIPE, epochs=options.epochs)
-    usual = replace(ours, optimizer="adamw", rate=3e-3, loss="relative_l2")
-    task = replace(quickstart.TASK, exact=False)
+    adamw = replace(ours, optimizer="adamw", learning_rate=3e-3, loss="relative_l2")
     for name, recipe, symmetries in (
-        ("LNO, AdamW", usual, ()),
+        ("LNO, AdamW", adamw, ()),
         ("LNO", ours, ()),
         ("LNO on symmetries", ours, Burgers.symmetries),
     ):
         operator = Operator.fit(
             train,
-            task=task,
+            task=quickstart.TASK,
             config=quickstart.CONFIG,
             recipe=recipe,
             symmetries=symmetries,
             device=options.device,
         )
-        alone = [predicted(operator, seen) for seen in sets]
+        alone = [predicted(operator, sensors) for sensors in sets]
         record(f"{name}, alone", alone)
         if name == "LNO":
             for kind, interpolate in (("RBF", by_rbf), ("kriging", by_kriging)):
-                added = interpolate([missed(operator, seen) for seen in sets])
+                added = interpolate([residuals(operator, sensors) for sensors in sets])
                 both = [a + b for a, b in zip(alone, added, strict=True)]
-                record(f"{name}, and {kind} of what it misses", both)
-        exact = replace(operator, task=quickstart.TASK)
-        record(f"{name}, mixed with kriging", [predicted(exact, seen) for seen in sets])
-    told = {"samples": options.samples, "epochs": options.epochs, "test": len(test)}
-    told["hardware"] = hardware(pick_device(options.device))
-    write_json(options.out, {**told, "seen": list(SEEN), "rows": rows})
+                record(f"{name}, and {kind} of its residuals", both)
+        conditional = replace(operator, conditional=True)
+        answers = [predicted(conditional, sensors) for sensors in sets]
+        record(f"{name}, conditioned on the sensors", answers)
+    metadata = {"samples": options.samples, "epochs": options.epochs, "test": len(test)}
+    metadata["hardware"] = hardware(pick_device(options.device))
+    write_json(options.out, {**metadata, "seen": list(PATTERNS), "rows": rows})
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How long data sets take to make, drawing and writing included, and what they look like.
+"""The time to make data sets, including drawing and writing, and their statistics.
 
     python benchmarks/make_data.py darcy ns2d [--samples 1200] [--device auto]
 
 Writes results/benchmarks/make_data_<device>.json: a row for each problem with seconds, statistics
-(mean, standard deviation and spectrum of the answers) and the hash. With --pictures FOLDER it also
-draws samples and spectra.
+(mean, standard deviation and spectrum of first and last channels) and the digest of the data. With
+--pictures FOLDER it also draws samples and spectra.
 """
 
 from __future__ import annotations
@@ -20,11 +20,14 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from lno.commands.data import draw_samples, make_data
 from lno.data import Fields
+from lno.experiments.pictures import sample_gallery
 from lno.files import write_json
+from lno.problems import PROBLEMS
+from lno.problems.make import make_file
 from lno.report import plots
 from lno.training.device import hardware, pick_solver_device
+from lno.training.progress import progress
 
 RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
 
@@ -41,6 +44,8 @@ def spectrum(fields: np.ndarray) -> list[float]:
 
 def statistics(fields: Fields) -> dict[str, Any]:
     """Mean, std, the std of single samples, and spectrum, of first and last channels."""
+    if fields.grid is None or len(set(fields.grid)) != 1:
+        raise ValueError(f"spectra need a square grid, these data have the grid {fields.grid}")
     rows = {}
     for key, values in (("u", np.asarray(fields.u)), ("y", np.asarray(fields.y))):
         for channel in sorted({0, values.shape[-1] - 1}):
@@ -69,14 +74,15 @@ def spectra_figure(rows: dict[str, Any]) -> Figure:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("problems", nargs="+")
+    made = [name for name, problem in PROBLEMS.items() if problem.can_make()]
+    parser.add_argument("problems", nargs="+", choices=made)
     parser.add_argument("--samples", type=int, default=1200)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     device = pick_solver_device(options.device)
-    if device.type == "cuda":  # starting the driver and its libraries is no part of the work
+    if device.type == "cuda":  # loading the driver and its libraries is not to be timed
         torch.linalg.inv(torch.eye(8, device=device, dtype=torch.float64)).sum().item()
     path = options.results / f"make_data_{device.type}.json"
     known = json.loads(path.read_text())["rows"] if path.exists() else []
@@ -84,20 +90,22 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "data.h5"
             start = time.perf_counter()
-            fields = make_data(name, options.samples, out, device=str(device))
+            with progress(f"making {name}", options.samples) as update:
+                fields = make_file(PROBLEMS[name](), options.samples, out, 0, str(device), update)
             seconds = time.perf_counter() - start
             size = out.stat().st_size / 1e6
         row = {"problem": name, "samples": options.samples, "seconds": seconds, "megabytes": size}
-        row |= {"hardware": hardware(device), "hash": fields.hash, "statistics": statistics(fields)}
+        row |= {"hardware": hardware(device), "hash": fields.digest}
+        row["statistics"] = statistics(fields)
         known = [r for r in known if r["problem"] != name] + [row]
-        made = f"{options.samples} samples in {seconds:.1f} s, {size:.0f} MB"
-        print(f"{name}: {made}, on {hardware(device)}", flush=True)
-        for channel, told in row["statistics"].items():
-            mean, spread = told["std_per_sample"]
-            overall = f"mean {told['mean']:.4g}, std {told['std']:.4g}"
+        done = f"{options.samples} samples in {seconds:.1f} s, {size:.0f} MB"
+        print(f"{name}: {done}, on {hardware(device)}", flush=True)
+        for channel, values in row["statistics"].items():
+            mean, spread = values["std_per_sample"]
+            overall = f"mean {values['mean']:.4g}, std {values['std']:.4g}"
             print(f"  {channel}: {overall}, of a sample {mean:.4g} ± {spread:.2g}")
         if options.pictures:
-            draw_samples(fields, options.pictures / f"{name}.png")
+            plots.save(sample_gallery(fields), options.pictures / f"{name}.png")
             plots.save(spectra_figure(row["statistics"]), options.pictures / f"{name}_spectrum.png")
         write_json(path, {"rows": known})
 

@@ -2,9 +2,10 @@
 
     python benchmarks/memory_predict.py
 
-Each number of points runs in a process of its own. The peak is what the process used at most beyond
-what it used just before the call; the arrays themselves (positions, values, prediction) are counted
-apart. Beyond one chunk the curve is flat. Writes results/benchmarks/memory_predict.json.
+Each number of points runs in its own process. The peak is the process's largest memory use during
+the call minus its use before; the arrays themselves (positions, values, prediction) are listed
+separately. Beyond one chunk of points the curve is flat. Writes
+results/benchmarks/memory_predict.json.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from lno.data.labels import Labels
 from lno.experiments.presets import PAPER_CONFIGS
 from lno.files import write_json
 from lno.models import LNO
-from lno.operator import CHUNK, Operator
+from lno.operator import Operator
+from lno.prediction import CHUNK
 from lno.tasks import Steady
 
 POINTS = (1_000, 4_000, 16_000, 64_000, 250_000, 1_000_000)
@@ -32,7 +34,7 @@ RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "memory_predict.
 
 
 def untrained() -> Operator:
-    """An operator of the paper's Darcy size: memory does not depend on what it has learnt."""
+    """An untrained operator of the paper's Darcy size: memory does not depend on the weights."""
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     data = Fields(

@@ -1,11 +1,11 @@
-"""What precision costs and gains: Darcy with the paper's model and recipe, error and time.
+"""Error and time of training in each precision: Darcy with the paper's model and recipe.
 
     python benchmarks/precision.py [--precisions fp32 tf32 mixed] [--epochs 500] [--seeds 3]
 
-The standard protocol: 1,000 samples of 85² for training, 200 others for the error, which decide
-nothing. All seeds of a precision train at once, as members; `seconds` is the time of all of them.
-Needs a CUDA GPU for tf32 and mixed to differ from fp32; writes results/benchmarks/precision.json,
-one row for each precision and number of epochs.
+The standard protocol: 1,000 samples of 85² for training, 200 held-out test samples for the error.
+All seeds of a precision train at once, as members; `seconds` is the time of all of them together.
+tf32 and mixed differ from fp32 only on a CUDA GPU. Writes results/benchmarks/precision.json, one
+row for each precision and number of epochs.
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ def main() -> None:
             members=options.seeds,
             precision=precision,
         )
-        told = operator.provenance
+        record = operator.provenance
         errors = [operator.member(k).evaluate(test)["relative_l2"] for k in range(options.seeds)]
         row = {
             "precision": precision,
             "epochs": options.epochs,
             "seeds": options.seeds,
-            "seconds": told["seconds"],
-            "compile_seconds": told["compile_seconds"],
+            "seconds": record["seconds"],
+            "compile_seconds": record["compile_seconds"],
             "relative_l2": errors,
             "mean": float(np.mean(errors)),
             "std": float(np.std(errors, ddof=1)) if len(errors) > 1 else None,
-            "hardware": told["hardware"],
-            "data_hash": told["data"]["hash"],
-            "curve": told["curve"],
+            "hardware": record["hardware"],
+            "data_hash": record["data"]["digest"],
+            "curve": record["curve"],
         }
-        same = (precision, options.epochs)
-        rows = [r for r in rows if (r["precision"], r["epochs"]) != same] + [row]
+        key = (precision, options.epochs)
+        rows = [r for r in rows if (r["precision"], r["epochs"]) != key] + [row]
         write_json(options.out, {"rows": rows})
         listed = ", ".join(f"{100 * e:.3f}" for e in errors)
         print(

@@ -1,11 +1,10 @@
-"""What `LNOConfig.sharpness` does to a short training: sines completed from a few of their points.
+"""The effect of `LNOConfig.sharpness` on short training: sines reconstructed from a few points.
 
     python benchmarks/sharpness.py [--seeds 3]
 
-512 sines of one to three periods and any phase on 64 points, a fifth of which is observed; 800
-steps of the default recipe from each seed. With a factor of one, the paper's, training may not
-leave the constant function at all. Takes some minutes on one CPU core; writes
-results/benchmarks/sharpness.json.
+512 sines of one to three periods and random phase on 64 points, a fifth of which is observed; 800
+steps for each seed. With a factor of one, the paper's, training may not get away from the constant
+function at all. Takes some minutes on one CPU core; writes results/benchmarks/sharpness.json.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from lno.training.device import hardware, one_thread
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "sharpness.json"
 CONFIG = {"width": 48, "latents": 64, "blocks": 2, "heads": 4, "layers": 2}
-RECIPE = Recipe(epochs=25, batch=16, optimizer="adamw", rate=2e-3)
+RECIPE = Recipe(epochs=25, batch=16, optimizer="adamw", learning_rate=2e-3)
 
 
 def sines(samples: int) -> Fields:
@@ -54,8 +53,7 @@ def main() -> None:
                 errors.append(operator.evaluate(test)["relative_l2"])
             rows.append({"sharpness": sharpness, "relative_l2": errors})
             print(sharpness, " ".join(f"{100 * e:.1f} %" for e in errors), flush=True)
-            told = {"rows": rows, "hardware": hardware(operator.device)}
-            write_json(RESULT, told)
+            write_json(RESULT, {"rows": rows, "hardware": hardware(operator.device)})
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
 """Milliseconds and peak memory of one training step: plain PyTorch against this package.
 
-    python benchmarks/training_step.py [CASE ...] [--seconds 500]
+    python benchmarks/training_step.py [CASE ...] [--seconds 500] [--members] [--before FILE]
 
-"plain" is LNO as published: eager, single precision, one set of positions a sample, attention
-written out, Navier–Stokes stepped window by window. "tf32" and "mixed" are this package's `Step`,
-and "members" five models at once in tf32 on some of the cases. Data are random: time does not
-depend on them. Peak memory leaves out the data. Needs a CUDA GPU; writes
-results/benchmarks/training_step.json after every case and stops after --seconds.
+- plain: LNO as published: eager, float32, positions of every sample, attention written out,
+  Navier–Stokes stepped window by window
+- tf32, mixed: this package's `Step`
+- members (with --members): five models at once in tf32, for some of the cases
+
+Data are random: time does not depend on them. Peak memory does not include the data. Needs a CUDA
+GPU. Writes results/benchmarks/training_step.json after every case and starts no case after
+--seconds. --before compares with an earlier file: speeds as ratios to plain, which a different day
+or machine hardly changes, and whether the new one is at least 0.95 of the old one.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +47,7 @@ RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "training_step.j
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark of the paper: points, coordinates and channels; windows of Navier–Stokes."""
+    """A problem of the paper: points, coordinates and channels; windows of Navier–Stokes."""
 
     problem: str
     points: int
@@ -63,7 +68,8 @@ CASES = {
     "airfoil": Case("airfoil", 221 * 51, 2, 2, 1),
     "plasticity": Case("plasticity", 101 * 31 * 20, 3, 1, 4),
 }
-MEMBERS, TOGETHER = 5, ("darcy 85²", "elasticity")
+MEMBERS, MEMBER_CASES = 5, ("darcy 85²", "elasticity")
+TOLERATED = 0.95  # new speed / old speed
 
 
 class PlainBlock(nn.Module):
@@ -94,7 +100,7 @@ class PlainBlock(nn.Module):
 
 
 class PlainLNO(nn.Module):
-    """LNO written out as in the paper, with the N × M matrix and without any sharing."""
+    """LNO as in the paper: the N × M matrix is written out, and samples share nothing."""
 
     def __init__(self, case: Case, config: LNOConfig) -> None:
         super().__init__()
@@ -120,7 +126,7 @@ def relative_l2(a: Tensor, b: Tensor) -> Tensor:
 
 def measure(step: Callable[[], Any], resident: int) -> tuple[float, float]:
     """Median milliseconds of a step, and its peak memory in GB beyond the resident data."""
-    torch.cuda.reset_peak_memory_stats()  # before the first: a graph takes its memory when captured
+    torch.cuda.reset_peak_memory_stats()  # before the first step, which captures the graph
     for _ in range(5):
         step()
     torch.cuda.synchronize()
@@ -150,10 +156,10 @@ def plain(case: Case) -> tuple[float, float]:
         if case.windows == 1:
             loss = relative_l2(model(x, torch.cat((x, u), -1)), y)
         else:
-            loss, seen = torch.zeros((), device="cuda"), u
+            loss, frames = torch.zeros((), device="cuda"), u
             for k in range(case.windows):
-                loss = loss + relative_l2(model(x, torch.cat((x, seen), -1)), y[..., k : k + 1])
-                seen = torch.cat((seen[..., 1:], y[..., k : k + 1]), -1)
+                loss = loss + relative_l2(model(x, torch.cat((x, frames), -1)), y[..., k : k + 1])
+                frames = torch.cat((frames[..., 1:], y[..., k : k + 1]), -1)
         loss.backward()
         optimizer.step()
         schedule.step()
@@ -163,7 +169,7 @@ def plain(case: Case) -> tuple[float, float]:
 
 
 def ours(case: Case, precision: str, members: int = 1) -> tuple[float, float]:
-    """A step on resident data, the windows of Navier–Stokes being samples of one batch."""
+    """A step on resident data; the windows of Navier–Stokes are samples of one batch."""
     random = np.random.default_rng(0)
     samples = case.batch * case.windows
     shape = (case.points, case.d) if case.shared else (samples, case.points, case.d)
@@ -192,46 +198,75 @@ def ours(case: Case, precision: str, members: int = 1) -> tuple[float, float]:
 
 def cleared(run: Callable[[], tuple[float, float]]) -> tuple[float, float]:
     gc.collect()
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.cuda.empty_cache()
     return run()
+
+
+def measure_case(name: str, members: bool) -> dict[str, Any]:
+    """A row of the result: milliseconds and peak memory of each kind of step."""
+    case = CASES[name]
+    runs = {"plain": partial(plain, case)}
+    runs |= {kind: partial(ours, case, kind) for kind in ("tf32", "mixed")}
+    if members and name in MEMBER_CASES:
+        runs["members"] = partial(ours, case, "tf32", MEMBERS)
+    row: dict[str, Any] = {"case": name, "points": case.points}
+    for kind, run in runs.items():
+        row[f"{kind}_ms"], row[f"{kind}_gb"] = cleared(run)
+    return row
+
+
+def describe(row: dict[str, Any]) -> str:
+    parts = [f"{row['case']:11s} plain {row['plain_ms']:7.2f} ms {row['plain_gb']:5.2f} GB"]
+    for kind in ("tf32", "mixed"):
+        ms, gb = row[f"{kind}_ms"], row[f"{kind}_gb"]
+        parts.append(f"{kind} {ms:6.2f} ms {gb:5.2f} GB {row['plain_ms'] / ms:5.1f}×")
+    if "members_ms" in row:
+        parts.append(f"{MEMBERS} members {row['members_ms'] / row['tf32_ms']:.2f}×")
+    return " | ".join(parts)
+
+
+def compare(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
+    """Print the speed of each row as a ratio to plain, now and before."""
+    old_rows = {row["case"]: row for row in before}
+    print("case         kind    before     now   now/before")
+    for row in rows:
+        old = old_rows.get(row["case"])
+        for kind in ("tf32", "mixed") if old is not None else ():
+            then, now = (r["plain_ms"] / r[f"{kind}_ms"] for r in (old, row))
+            verdict = "ok" if now >= TOLERATED * then else f"below {TOLERATED}"
+            speeds = f"{then:6.2f}× {now:6.2f}×   {now / then:6.3f}"
+            print(f"{row['case']:12s} {kind:6s} {speeds}  {verdict}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", default=list(CASES))
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--members", action="store_true")
+    parser.add_argument("--before", type=Path)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     start = time.monotonic()
+    before = json.loads(options.before.read_text())["rows"] if options.before else []
     rows = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    measured = []
     for name in options.cases:
         if time.monotonic() - start > options.seconds:
             print(f"no time left for {name}")
             continue
-        case, row = CASES[name], {"case": name, "points": CASES[name].points}
-        for kind, run in (
-            ("plain", lambda case=case: plain(case)),
-            ("tf32", lambda case=case: ours(case, "tf32")),
-            ("mixed", lambda case=case: ours(case, "mixed")),
-            ("members", lambda case=case: ours(case, "tf32", MEMBERS)),
-        ):
-            if kind != "members" or name in TOGETHER:
-                row[f"{kind}_ms"], row[f"{kind}_gb"] = cleared(run)
+        row = measure_case(name, options.members)
+        measured.append(row)
+        print(describe(row), f"[{time.monotonic() - start:.0f} s]", flush=True)
         rows = [r for r in rows if r["case"] != name] + [row]
-        told = [f"{name:11s} plain {row['plain_ms']:7.2f} ms {row['plain_gb']:5.2f} GB"]
-        for kind in ("tf32", "mixed"):
-            ms, gb = row[f"{kind}_ms"], row[f"{kind}_gb"]
-            told.append(f"{kind} {ms:6.2f} ms {gb:5.2f} GB {row['plain_ms'] / ms:5.1f}×")
-        if name in TOGETHER:
-            told.append(f"{MEMBERS} members {row['members_ms'] / row['tf32_ms']:.2f}×")
-        print(" | ".join(told), f"[{time.monotonic() - start:.0f} s]", flush=True)
         ratios = {
             kind: math.exp(np.mean([math.log(r["plain_ms"] / r[f"{kind}_ms"]) for r in rows]))
             for kind in ("tf32", "mixed")
         }
-        told = {"hardware": torch.cuda.get_device_name(), "members": MEMBERS, "geomean": ratios}
-        write_json(options.out, {"rows": rows, **told})
+        record = {"hardware": torch.cuda.get_device_name(), "members": MEMBERS, "geomean": ratios}
+        write_json(options.out, {"rows": rows, **record})
+    if before:
+        compare(measured, before)
 
 
 if __name__ == "__main__":

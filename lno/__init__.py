@@ -3,16 +3,23 @@
 >>> import lno
 >>> sorted(lno.models.MODELS)
 ['deeponet', 'gnot', 'lno', 'transolver']
+
+Names are imported when they are first used, so that `lno --help` need not load PyTorch.
 """
 
-from lno import models
-from lno.data import Fields, Spec
-from lno.data.observe import Intervals, RandomRatio, Window
-from lno.operator import Operator
-from lno.reconstruct import Reconstructor
-from lno.tasks import Completion, Propagation, Rollout, Steady
-from lno.training.recipe import Recipe
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from lno.version import __version__
+
+if TYPE_CHECKING:
+    from lno import models
+    from lno.data import Fields, Spec
+    from lno.data.observe import Intervals, RandomRatio, Window
+    from lno.operator import Operator
+    from lno.reconstruct import Reconstructor
+    from lno.tasks import Completion, Propagation, Rollout, Steady
+    from lno.training.recipe import Recipe
 
 __all__ = [
     "Completion",
@@ -30,3 +37,29 @@ __all__ = [
     "__version__",
     "models",
 ]
+_MODULES = {
+    "Completion": "lno.tasks",
+    "Fields": "lno.data",
+    "Intervals": "lno.data.observe",
+    "Operator": "lno.operator",
+    "Propagation": "lno.tasks",
+    "RandomRatio": "lno.data.observe",
+    "Recipe": "lno.training.recipe",
+    "Reconstructor": "lno.reconstruct",
+    "Rollout": "lno.tasks",
+    "Spec": "lno.data",
+    "Steady": "lno.tasks",
+    "Window": "lno.data.observe",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "models":
+        return import_module("lno.models")
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module 'lno' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import json
 import numbers
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -92,3 +93,11 @@ def require_heads(name: str, heads: Any, width: int) -> None:
             f"{name}.heads must divide the width {width}, got {heads}: each head has width / heads "
             "features"
         )
+
+
+def require_json(what: str, value: Any) -> None:
+    """Raise unless a value can be written into files: before the work."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{what}: expected plain JSON, {error}") from None

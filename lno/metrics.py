@@ -1,6 +1,8 @@
-"""Errors of a prediction, per sample; losses are their means over the batch.
+"""Errors of a prediction, one number for each sample; a loss is their mean over the batch.
 
-All points and channels of a sample count together. Padded points are left out by `mask`.
+All points and channels of a sample count together. `mask` leaves padded points out. `weights` says
+what size (length, area, volume) each point stands for, so that sums over points become integrals;
+only their ratios within a sample matter.
 """
 
 from __future__ import annotations
@@ -14,10 +16,35 @@ from torch import Tensor
 Metric = Callable[..., Tensor]
 
 
+class Reduction:
+    """Combines what is computed from some points of each sample into the result of all points.
+
+    Here all points are in this process and there is nothing to combine. A reduction over several
+    processes overrides all three methods, see `lno.training.distributed`.
+    """
+
+    def sum(self, sums: Float[Tensor, "k b"]) -> Float[Tensor, "k b"]:
+        """Sums over all points."""
+        return sums
+
+    def norm(self, norms: Float[Tensor, "k b"]) -> Float[Tensor, "k b"]:
+        """Euclidean norms over all points."""
+        return norms
+
+    def max(self, maxima: Float[Tensor, "b 1"]) -> Float[Tensor, "b 1"]:
+        """Maxima over all points."""
+        return maxima
+
+
+LOCAL = Reduction()
+
+
 def relative_l2(
     prediction: Float[Tensor, "b q o"],
     target: Float[Tensor, "b q o"],
     mask: Bool[Tensor, "b q"] | None = None,
+    weights: Float[Tensor, "#b q"] | None = None,
+    reduction: Reduction = LOCAL,
 ) -> Float[Tensor, " b"]:
     """‖ŷ − y‖₂ / ‖y‖₂ of each sample; the absolute error where the target is zero everywhere.
 
@@ -25,59 +52,91 @@ def relative_l2(
     >>> relative_l2(y + torch.tensor([[[0.0], [1.0]], [[0.5], [0.0]]]), y)
     tensor([0.2000, 0.5000])
     """
-    error, target = _real(prediction - target, target, mask)
-    # Squares of very large or small values leave the range of float32: bring them to order one.
-    largest = target.detach().abs().amax(1, keepdim=True)
-    scale = torch.where(largest > 0, largest, 1.0)
-    norm = torch.linalg.vector_norm
-    return _relative(norm(error / scale, dim=1), norm(target / scale, dim=1))
+    error, target, count = _without_padding(prediction, target, mask, reduction)
+    # Squares of very large or small values overflow float32: scale them to order one.
+    largest = reduction.max(target.detach().abs().flatten(1).amax(1, keepdim=True))
+    scale = torch.where(largest > 0, largest, 1.0)[..., None]
+    values = [error / scale, target / scale]
+    if weights is not None:
+        root = _mean_one(weights, mask, count, reduction).sqrt()
+        values = [v * root for v in values]
+    norms = [torch.linalg.vector_norm(v.flatten(1), dim=1) for v in values]
+    return _relative(*reduction.norm(torch.stack(norms)))
 
 
 def relative_mae(
     prediction: Float[Tensor, "b q o"],
     target: Float[Tensor, "b q o"],
     mask: Bool[Tensor, "b q"] | None = None,
+    weights: Float[Tensor, "#b q"] | None = None,
+    reduction: Reduction = LOCAL,
 ) -> Float[Tensor, " b"]:
     """mean|ŷ − y| / mean|y| of each sample; the absolute error where the target is zero everywhere.
 
     >>> relative_mae(torch.ones(1, 2, 1), torch.tensor([[[1.0], [3.0]]]))
     tensor([0.5000])
     """
-    error, real = _real(prediction - target, target, mask)
-    count = _count(target, mask)
-    return _relative(error.abs().sum(1) / count, real.abs().sum(1) / count)
+    error, target, count = _without_padding(prediction, target, mask, reduction)
+    return _relative(*_means([error.abs(), target.abs()], mask, weights, count, reduction))
 
 
 def mse(
     prediction: Float[Tensor, "b q o"],
     target: Float[Tensor, "b q o"],
     mask: Bool[Tensor, "b q"] | None = None,
+    weights: Float[Tensor, "#b q"] | None = None,
+    reduction: Reduction = LOCAL,
 ) -> Float[Tensor, " b"]:
     """Mean (ŷ − y)² of each sample.
 
     >>> mse(torch.zeros(1, 2, 1), torch.tensor([[[1.0], [3.0]]]))
     tensor([5.])
     """
-    error, _ = _real(prediction - target, target, mask)
-    return error.square().sum(1) / _count(target, mask)
+    error, _, count = _without_padding(prediction, target, mask, reduction)
+    return _means([error.square()], mask, weights, count, reduction)[0]
 
 
 METRICS: dict[str, Metric] = {"relative_l2": relative_l2, "relative_mae": relative_mae, "mse": mse}
 
 
-def _real(error: Tensor, target: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Both flattened per sample, padded points set to zero."""
-    if mask is not None:
-        # `where`, not a product: whatever stands in the padding, NaN included, must not count.
+def _without_padding(
+    prediction: Tensor, target: Tensor, mask: Tensor | None, reduction: Reduction
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Error and target (b, q, o), zero at padded points, and the number of real points (b,)."""
+    error = prediction - target
+    if mask is None:
+        count = target.new_full((len(target),), target.shape[1])
+    else:
+        # `where`, not a product: NaN in the padding must not count.
         error = torch.where(mask[..., None], error, 0.0)
         target = torch.where(mask[..., None], target, 0.0)
-    return error.flatten(1), target.flatten(1)
+        count = mask.sum(1).to(target.dtype)
+    count = reduction.sum(count[None])[0].clamp(min=1)  # a sample may be all padding
+    return error, target, count
 
 
-def _count(target: Tensor, mask: Tensor | None) -> Tensor | int:
-    if mask is None:
-        return target.shape[1] * target.shape[2]
-    return (mask.sum(1) * target.shape[2]).clamp(min=1)  # a sample may be all padding
+def _means(
+    values: list[Tensor],
+    mask: Tensor | None,
+    weights: Tensor | None,
+    count: Tensor,
+    reduction: Reduction,
+) -> Tensor:
+    """Means (k, b) of k values (b, q, o) over the points and channels of each sample."""
+    channels = values[0].shape[-1]
+    if weights is not None:
+        factor = _mean_one(weights, mask, count, reduction)
+        values = [v * factor for v in values]
+    return reduction.sum(torch.stack([v.flatten(1).sum(1) for v in values])) / (count * channels)
+
+
+def _mean_one(weights: Tensor, mask: Tensor | None, count: Tensor, reduction: Reduction) -> Tensor:
+    """Weights (b, q, 1) scaled to a mean of one over the real points of each sample."""
+    weights = weights.to(count.dtype).expand(len(count), -1)
+    if mask is not None:
+        weights = torch.where(mask, weights, 0.0)
+    total = reduction.sum(weights.sum(1)[None])[0]
+    return (weights * (count / torch.where(total > 0, total, 1.0))[:, None])[..., None]
 
 
 def _relative(error: Tensor, size: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
 
 from lno import tasks
 from lno.config import from_dict, require_count, to_dict
@@ -21,11 +20,11 @@ from lno.data import Spec
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.files import replacing, require_signature
-from lno.models import MODELS
+from lno.models import MODELS, Model
 from lno.operator import Operator
 from lno.training.device import pick_device
 
-KEY, VERSION = "lno.operator", 1  # one key: a second one would make the bytes of a file random
+KEY, VERSION = "lno.operator", 2  # one key: a second one would make the bytes of a file random
 KIND = "a model file (safetensors) written by lno"
 
 
@@ -41,6 +40,9 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "task": tasks.to_json(operator.task),
         "normalizers": operator.normalizers.to_dict(),
         "labels": to_dict(operator.labels),
+        "conditional": operator.conditional,
+        "weighted": operator.weighted,
+        "query_set": operator.query_set,
         "provenance": operator.provenance,
     }
     states = [{n: w.detach().cpu() for n, w in m.state_dict().items()} for m in operator.members]
@@ -90,10 +92,17 @@ def _content(metadata: dict[str, str]) -> dict[str, Any]:
     if KEY not in metadata:
         raise ValueError(f"not {KIND}: its metadata lack the key {KEY!r}")
     content = json.loads(metadata[KEY])
-    if content["version"] > VERSION:
+    version = content["version"]
+    require_count("format version", version, 10**6)
+    if version > VERSION:
         raise ValueError(
-            f"written in format version {content['version']}, this lno reads up to {VERSION}: "
+            f"written in format version {version}, this lno reads up to {VERSION}: "
             "update with 'pip install -U latent-neural-operator'"
+        )
+    if version < VERSION:
+        raise ValueError(
+            f"written in format version {version} by an older lno; this one reads version "
+            f"{VERSION}. Train the model again, or use the version of lno that wrote it"
         )
     return content
 
@@ -120,16 +129,29 @@ def _build(
     unknown = sorted(set(weights) - set(model.state_dict()))
     if unknown:
         raise ValueError(f"weight {unknown[0]} does not belong to this model")
-    members: list[nn.Module] = []
+    members: list[Model] = []
     for k in range(count):
         member = copy.deepcopy(model)
         member.load_state_dict({n: w[k] if lead else w for n, w in weights.items()}, assign=True)
         members.append(member.requires_grad_(True).eval().to(where))
     scale = Normalizers.from_dict(content["normalizers"])
-    sizes = (scale.x.features, len(scale.u.mean), len(scale.y.mean))
+    sizes = (scale.x.features, scale.in_channels, len(scale.y.mean))
     if sizes != (spec.coordinates, spec.in_channels, spec.out_channels):
         raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")
-    labels = from_dict(Labels, content["labels"])
+    conditional, weighted = content["conditional"], content["weighted"]
+    if not isinstance(conditional, bool) or not isinstance(weighted, bool):
+        raise ValueError("conditional, weighted: expected true or false")
+    query_set = content["query_set"]
+    if query_set is not None:
+        require_count("query_set", query_set, 10**9)
     return Operator(
-        members, kind, tasks.from_json(content["task"]), scale, labels, content["provenance"]
+        members,
+        kind,
+        tasks.from_json(content["task"]),
+        scale,
+        from_dict(Labels, content["labels"]),
+        conditional,
+        weighted,
+        query_set,
+        content["provenance"],
     )

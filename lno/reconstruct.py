@@ -1,312 +1,397 @@
-"""From a few sensors inside a window of time to the whole field, with honest bounds.
+"""From a few sensors to a whole field, with calibrated bounds.
 
-A completer sees the field inside its window from the sensors, a propagator goes on from there to
-the whole domain. Each is an ensemble: where its members disagree, it knows little. How little is
-measured on samples that neither was trained on: bounds are as wide as they have to be to contain a
-stated share of the true values there (`lno.calibration`). Of fields unlike those nothing can be
-promised: they are told by what the models miss at the sensors themselves.
+A completer reconstructs the field inside its window from the sensors there. A propagator, if there
+is one, goes on from the window to the whole domain. Both are ensembles: the spread of the members,
+times a factor that is calibrated on held-out fields, gives bounds (`lno.calibration`). Bounds hold
+for fields like those. Residuals of the completer at the sensors are the score that tells others
+(out of distribution).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from lno.calibration import Calibration, Misses, calibrate, covered
-from lno.config import from_dict, require_range
-from lno.data import Fields
+from lno.calibration import Calibration, Scores, calibrate, coverage, require_fields
+from lno.config import require_range
+from lno.data import Batch, Fields
+from lno.data.observe import Pattern
+from lno.data.sensors import validate_sensors
+from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation
 
-PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # what comes with the package
-FLOOR = 1e-3  # of the field's std: members that agree by chance are not that sure
-DRAWS = 8  # of errors of the sensors, that tell how much these move the field
-STRANGE = 2.0  # a surprise beyond which a field is unlike all that the models know
+PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # the models that come with `lno`
+FLOOR = 1e-3  # of the field's std, added to the spread: members may agree by chance
+DRAWS = 8  # of the sensors' noise, to measure how far it moves the field
+ALARM = 2.0  # times the threshold of the out-of-distribution score, beyond which there is a warning
+BATCH = 16  # held-out fields at once
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """A field on a grid, and bounds of it.
+    """A field on a grid.
 
     Args:
         axes: the coordinates of the grid's axes.
-        mean, lower, upper: arrays of the shape of the grid.
-        surprise: what the models miss at the sensors before they are made to pass through them, in
-            units of what they miss of 99 % of fields like those that they know. Far above 1,
-            neither field nor bounds are to be trusted.
+        mean: the field, of the shape of the grid.
+        lower: its lower bounds; None without calibration.
+        upper: its upper bounds; None without calibration.
+        score: the out-of-distribution score: the residual of the completer alone at the sensors,
+            relative to the values there.
+        threshold: the 99 % quantile of the score over held-out fields; None without calibration.
+            Far above it, neither field nor bounds can be trusted.
     """
 
     axes: tuple[np.ndarray, ...]
     mean: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
-    surprise: float
+    lower: np.ndarray | None
+    upper: np.ndarray | None
+    score: float
+    threshold: float | None
 
 
 @dataclass(frozen=True)
 class Reconstructor:
-    """A completer and a propagator that go on from each other."""
+    """A completer, and optionally a propagator and calibrated bounds.
+
+    Args:
+        completer: an operator trained for `Completion`, on fields of one quantity on a grid.
+        propagator: an operator trained for `Propagation` from the same window; None: the field is
+            reconstructed inside the window only.
+        calibration: makes bounds, see `calibrated`; None: there are no bounds.
+    """
 
     completer: Operator
-    propagator: Operator
-    calibration: Calibration = field(default_factory=Calibration)
+    propagator: Operator | None = None
+    calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        first, second = self.completer.task, self.propagator.task
-        if not isinstance(first, Completion) or not isinstance(second, Propagation):
+        first, second = self.completer.task, self.propagator and self.propagator.task
+        if not isinstance(first, Completion) or not isinstance(second, Propagation | None):
             raise ValueError(
                 "expected a completer and a propagator, got operators trained for "
                 f"{type(first).__name__} and {type(second).__name__}"
             )
-        if first.window != second.window:
+        if second is not None and first.window != second.window:
             raise ValueError(
-                f"the completer was trained for {first.window}, the propagator for {second.window}"
+                f"the completer was trained for {first.window}, the propagator for "
+                f"{second.window}: expected the same window"
             )
-        if self.propagator.labels.grid is None or len(self.propagator.labels.names["y"]) != 1:
-            raise ValueError("expected operators of one quantity, trained on fields on a grid")
+        for operator in (self.completer, self.propagator or self.completer):
+            names, grid = operator.labels.names, operator.labels.grid
+            quantities = [*names["y"], *names.get("parameters", ())]
+            if grid is None or len(grid) != len(names["x"]) or len(quantities) != 1:
+                raise ValueError(
+                    "expected operators of one quantity, trained on fields on a grid with an axis "
+                    f"for each coordinate, got {', '.join(quantities)} of {', '.join(names['x'])} "
+                    f"on the grid {grid}: use Operator.predict"
+                )
+        if self.propagator is None and not self._inside(self._points()).all():
+            raise ValueError(f"{first.window} of a periodic coordinate: expected a propagator too")
+        if self.propagator and self.calibration and not self.calibration.outside:
+            raise ValueError("the calibration is that of a completer alone: calibrate again")
 
     @property
     def grid(self) -> tuple[int, ...]:
-        """The shape of the whole field."""
-        return self.propagator.labels.grid or ()
+        """The shape of the reconstructed field."""
+        return self._largest.labels.grid or ()
 
     def axes(self) -> tuple[np.ndarray, ...]:
-        """The coordinates of the grid of the whole field, which is taken to be regular."""
-        return self.propagator.labels.axes(self.grid, self.propagator.normalizers.x.period)
+        """The coordinates of the grid's axes; the grid is taken to be regular."""
+        return self._largest.labels.axes(self.grid, self._largest.normalizers.x.period)
 
-    def members(self, x: Any, u: Any) -> np.ndarray:
-        """What each pair of members sees in sensors: (k, points of the grid).
-
-        Args:
-            x: positions (n, d) of the sensors; of several samples (b, n, d).
-            u: values (n, 1) there, or (b, n, 1), which give (k, b, points).
-        """
-        points = self._points()
-        inside = self._inside(points)
-        fields = []
-        for k in range(max(len(self.completer.members), len(self.propagator.members))):
-            completer, propagator = (
-                op.member(k % len(op.members)) for op in (self.completer, self.propagator)
-            )
-            seen = np.asarray(completer.predict(x, u, points[inside]))
-            field = np.empty((*seen.shape[:-2], len(points)), seen.dtype)
-            field[..., inside] = seen[..., 0]  # the completer has looked at the sensors themselves
-            beyond = propagator.predict(points[inside], seen, points[~inside])
-            field[..., ~inside] = np.asarray(beyond)[..., 0]
-            fields.append(field)
-        return np.stack(fields)
+    def domain(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The lower and upper ends of each coordinate, those of a window and a period included."""
+        labels, period = self._largest.labels, self._largest.normalizers.x.period
+        low, high = list(labels.low), list(labels.high)
+        for k, length in enumerate(period):
+            high[k] = high[k] if length is None else low[k] + length
+        window = self._task.window
+        if window is not None and np.isfinite([window.low, window.high]).all():
+            k = labels.names["x"].index(window.coordinate)  # it may end between two grid points
+            low[k], high[k] = min(low[k], window.low), max(high[k], window.high)
+        return tuple(low), tuple(high)
 
     def __call__(self, x: Any, u: Any, noise: float = 0.0, seed: int = 0) -> Reconstruction:
-        """The whole field and its bounds from a few sensors.
+        """Reconstruct the field, with bounds, from a few sensors.
 
         Args:
             x: positions (n, d) of the sensors.
             u: values (n, 1) there.
-            noise: the standard deviation of their errors, in their units. The field then does not
-                pass through the sensors, and its bounds are wider by how much it moves when they
-                are wrong once more.
-            seed: decides by how much they are.
+            noise: the standard deviation of the sensors' errors, in the units of u. The field is
+                then smoothed instead of passing through the sensors, and its bounds are wider by
+                how far such errors move it.
+            seed: decides the random errors that measure that.
         """
         require_range("noise", noise, 0.0, 1e30)
-        x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
-        if x.ndim != 2 or u.shape != (len(x), 1):
-            raise ValueError(f"expected x (n, d) and u (n, 1), got {x.shape} and {u.shape}")
-        if noise:  # several measurements at one place are one, which is better
-            x, which = np.unique(x, axis=0, return_inverse=True)
-            which = which.ravel()
-            u = (np.bincount(which, u[:, 0]) / np.bincount(which))[:, None]
-        whole = self if noise == 0 else self._smoothed(noise)
-        seen = whole.members(x, u)
-        mean, spread = self._summary(seen)
-        count = self.worth(x)
-        inside, outside, usual = self.calibration.at(count)
-        wide = np.where(self._inside(self._points()), inside, outside) * spread
+        x, u = self.validated(x, u, noise)
+        members, residuals = self._predict(x[None], u[None], noise)
+        mean, spread = self._summary(members[:, 0])
+        field = mean.reshape(self.grid)
+        score = float(self._score(residuals, u[None], noise)[0])
+        if self.calibration is None:
+            return Reconstruction(self.axes(), field, None, None, score, None)
+        count = self.effective_sensors(x)
+        inside, outside, threshold = self.calibration.at(count)
+        width = np.where(self._inside(self._points()), inside, outside) * spread
         if noise:
-            wide = np.hypot(wide, whole._moved(x, u, seen, noise, seed))
-        mean, lower, upper = (v.reshape(self.grid) for v in (mean, mean - wide, mean + wide))
-        surprise = float(self.missed(x, u, noise)) / max(usual, FLOOR)
-        least = self.calibration.sensors[0]
-        if 2 * count < least:  # far from all that was tried
-            few = f"{len(u)}" if count > 0.5 * len(u) else f"{len(u)}, close to each other,"
+            width = np.hypot(width, self._noise_width(x, u, members[:, 0], noise, seed))
+        width = width.reshape(self.grid)
+        threshold = max(threshold, FLOOR)
+        fewest = self.calibration.sensors[0]
+        if 2 * count < fewest:  # nor is the threshold known for so few
+            few = f"{len(u)}" if count > 0.5 * len(u) else f"{len(u)} close to each other"
             warnings.warn(
-                f"the bounds are calibrated for {least} sensors and more: with {few} they may be "
+                f"the bounds are calibrated for {fewest} sensors or more: with {few}, they may be "
                 "too narrow",
                 stacklevel=2,
             )
-        elif surprise > STRANGE:  # with fewer, what is usual is not known
+        elif score > ALARM * threshold:
             warnings.warn(
-                "these sensors do not belong to a field like those that the models know: they miss "
-                f"the sensors {surprise:.0f} times as much as is usual at most. Trust neither the "
-                "field nor its bounds; if the sensors are not exact, say so (noise)",
+                "out of distribution: the residuals of the completer at the sensors are "
+                f"{score / threshold:.0f} times the 99 % quantile over held-out fields. Trust "
+                "neither the field nor its bounds. If the sensors have errors, pass their standard "
+                "deviation as noise",
                 stacklevel=2,
             )
-        return Reconstruction(self.axes(), mean, lower, upper, surprise)
+        return Reconstruction(self.axes(), field, field - width, field + width, score, threshold)
 
-    def worth(self, x: np.ndarray) -> float:
+    def validated(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """The sensors that the completer reads; `SensorError` for one that it cannot use."""
+        names, period = self._largest.labels.names["x"], self._largest.normalizers.x.period
+        return validate_sensors(x, u, names, self.domain(), period, self._task.window, noise > 0)
+
+    def effective_sensors(self, x: np.ndarray) -> float:
         """How many sensors at random places leave gaps as wide as those at x (n, d) do.
 
-        Many at few places see less than as many everywhere, and are worth less.
+        Bounds are calibrated with sensors at random places. Many at a few places leave wider gaps.
         """
         from scipy.spatial import cKDTree
 
         points = self._points()
         points = points[self._inside(points)]
         random = points[np.random.default_rng(0).integers(len(points), size=len(x))]
+        coordinates = self.completer.normalizers.x
         wanted, *placed = (
-            self.completer.normalizers.x.encode(torch.as_tensor(v)).numpy()
-            for v in (points, x, random)
+            coordinates.distance_features(torch.as_tensor(v)).numpy() for v in (points, x, random)
         )
         gaps = [np.square(cKDTree(p).query(wanted)[0]).mean() for p in placed]
         dimensions = np.linalg.matrix_rank(points - points[0])
         narrower = 1.0 if gaps[0] <= gaps[1] else gaps[1] / gaps[0]
         return float(len(x) * narrower ** (dimensions / 2))
 
-    def missed(self, x: Any, u: Any, noise: float = 0.0) -> np.ndarray:
-        """What completers alone miss at the sensors, as a share of the values; see `members`."""
-        alone = replace(self.completer, task=self.completer.task.learned())
-        values = np.asarray(u)
-        wrong = np.abs(np.asarray(alone.predict(x, u, x)) - values).mean((-2, -1))
-        least = FLOOR * self.propagator.normalizers.y.std[0]
-        return np.maximum(wrong - noise, 0.0) / (np.abs(values).mean((-2, -1)) + least)
-
     def calibrated(
-        self, samples: Fields, tasks: Iterable[Completion], level: float = 0.9, seed: int = 0
+        self, held_out: Fields, patterns: Iterable[Pattern], level: float = 0.9, seed: int = 0
     ) -> Reconstructor:
-        """The same with bounds that contain a share `level` of the true values of `samples`.
+        """The same with bounds.
 
         Args:
-            samples: whole fields that neither operator was trained on.
-            tasks: what is observed of them, in turn.
-            level: the share.
-            seed: decides the sensors.
+            held_out: whole fields that neither operator was trained on, at least 9 for level 0.9.
+            patterns: the sensors, for each of several numbers of them.
+            level: on average over new fields, at least this share of the points lies inside.
+            seed: decides the places of the sensors.
         """
-        return replace(self, calibration=calibrate(self.misses(samples, tasks, seed), level))
+        require_fields(len(held_out), level)  # before the work
+        return replace(self, calibration=calibrate(self.scores(held_out, patterns, seed), level))
 
     def coverage(
-        self, samples: Fields, tasks: Iterable[Completion], seed: int = 0
+        self, samples: Fields, patterns: Iterable[Pattern], seed: int = 0
     ) -> dict[str, float]:
-        """The share of true values of `samples` that the bounds contain, inside and outside."""
-        return covered(self.misses(samples, tasks, seed), self.calibration)
+        """The share of points inside the bounds on average over fields, inside and outside."""
+        if self.calibration is None:
+            raise ValueError(
+                "there are no bounds without calibration: see Reconstructor.calibrated"
+            )
+        return coverage(self.scores(samples, patterns, seed), self.calibration)
 
-    def misses(
+    def scores(
         self,
         samples: Fields,
-        tasks: Iterable[Completion],
+        patterns: Iterable[Pattern],
         seed: int = 0,
         report: Callable[[], None] = lambda: None,
-    ) -> list[Misses]:
-        """How far true values are from what is seen of them, for each task.
+    ) -> list[Scores]:
+        """How far reconstructions of whole fields are from the truth, for each pattern.
 
         Args:
             samples: whole fields on the grid.
-            tasks: what is observed of each of them, a definite number of points.
-            seed: decides the sensors.
-            report: is called after each of several parts of a task.
+            patterns: the sensors, of a definite number.
+            seed: decides their places.
+            report: is called after every BATCH fields.
         """
-        truth, points = np.asarray(samples.y)[..., 0], self._points()
-        places = np.asarray(samples.x_query)
+        if samples.y is None:
+            raise ValueError("the data have no fields y to compare with")
+        points, whole = self._points(), samples if self.propagator else self._task.prepare(samples)
+        places, truth = np.asarray(whole.x_query), np.asarray(whole.y)[..., 0]
         if places.shape != points.shape or not np.allclose(places, points, atol=1e-5):
             raise ValueError(
                 f"expected whole fields on the regular grid {self.grid} of the operators, got "
                 f"{samples} on {samples.grid}"
             )
         inside, found = self._inside(points), []
-        generator = torch.Generator().manual_seed(seed)
-        for task in tasks:
-            prepared, wrong, here = task.prepare(samples), [], []
-            for index in np.array_split(np.arange(len(samples)), -(-len(samples) // 16)):
-                batch = task.observe(prepared.batch(index), prepared.grid, generator)
+        for pattern in patterns:
+            task, errors, residual = replace(self._task, pattern=pattern), [], []
+            for index, batch in batches(task.prepare(samples), task, seed=seed, size=BATCH):
                 if batch.mask is not None:
                     raise ValueError(
-                        f"bounds depend on the number of sensors: expected a pattern that says how "
-                        f"many there are, got {task.pattern}"
+                        "bounds depend on the number of sensors: expected a pattern with a "
+                        f"definite number of them, got {pattern}"
                     )
-                mean, spread = self._summary(self.members(batch.x, batch.u))
-                wrong.append(np.abs(truth[index] - mean) / spread)
-                here.append(self.missed(batch.x, batch.u))
+                members, residuals = self._predict(batch.x, batch.u)
+                mean, spread = self._summary(members)
+                errors.append(np.abs(truth[index] - mean) / spread)
+                residual.append(self._score(residuals, batch.u.numpy()))
                 report()
-            every = np.concatenate(wrong)
-            within, beyond = (every[:, where].ravel() for where in (inside, ~inside))
-            found.append(Misses(batch.u.shape[1], within, beyond, np.concatenate(here)))
+            each = np.concatenate(errors)
+            ends = (each[:, inside], each[:, ~inside])
+            found.append(Scores(batch.u.shape[1], *ends, np.concatenate(residual)))
         return found
 
-    # -- inside ----------------------------------------------------------------------------------
-
-    def _smoothed(self, noise: float) -> Reconstructor:
-        """The same for sensors with errors."""
-        task = self.completer.task
-        assert isinstance(task, Completion)
-        if not task.exact:  # it does not pass through its sensors anyway
-            return self
-        return replace(self, completer=replace(self.completer, task=replace(task, noise=noise)))
-
-    def _moved(
-        self, x: np.ndarray, u: np.ndarray, seen: np.ndarray, noise: float, seed: int
-    ) -> np.ndarray:
-        """How far, at the level of the bounds, errors of the sensors move the field."""
-        from scipy.stats import t
-
-        random, squares = np.random.default_rng(seed), np.zeros(seen.shape[1:])
-        for k in range(DRAWS):
-            one = k % len(seen)
-            operators = (self.completer, self.propagator)
-            first, second = (op.member(one % len(op.members)) for op in operators)
-            errors = noise * random.standard_normal(u.shape)
-            moved = replace(self, completer=first, propagator=second).members(x, u + errors)
-            squares += np.square(moved[0] - seen[one]) / DRAWS
-        return t.ppf(0.5 + self.calibration.level / 2, DRAWS) * np.sqrt(squares)
-
-    def _points(self) -> np.ndarray:
-        """The points of the grid, (n, d)."""
-        return np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1).reshape(-1, len(self.grid))
-
-    def _inside(self, points: np.ndarray) -> np.ndarray:
-        task = self.propagator.task
-        assert isinstance(task, Propagation)
-        return task.window.contains(points, self.propagator.labels.names["x"])
-
-    def _summary(self, fields: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        least = FLOOR * self.propagator.normalizers.y.std[0]
-        spread = fields.std(0, ddof=1) if len(fields) > 1 else np.zeros(fields.shape[1:])
-        return fields.mean(0), spread + least
-
     def save(self, folder: str | Path, *, half: bool = False) -> None:
-        """Write `completer.safetensors` and `propagator.safetensors`; the latter has the bounds.
+        """Write `completer.safetensors`, `propagator.safetensors` and `calibration.json`.
+
+        All or nothing; files of an earlier reconstructor are replaced or deleted.
 
         Args:
-            folder: where to; made if there is none.
+            folder: made if there is none.
             half: as in `Operator.save`.
         """
-        told = {**self.propagator.provenance, "calibration": asdict(self.calibration)}
-        first, second = _files(folder)
-        with replacing(first) as completer, replacing(second) as propagator:  # both or neither
-            self.completer.save(completer, half=half)
-            replace(self.propagator, provenance=told).save(propagator, half=half)
+        parts = (self.completer, self.propagator, self.calibration)
+        pairs = list(zip(_files(folder), parts, strict=True))
+        with ExitStack() as all_or_nothing:
+            for path, part in pairs:
+                options = {"half": half} if isinstance(part, Operator) else {}
+                if part is not None:
+                    part.save(all_or_nothing.enter_context(replacing(path)), **options)
+        for path, part in pairs:
+            if part is None:
+                path.unlink(missing_ok=True)
 
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
         """Read what `save` wrote; by default the models that come with the package."""
-        paths = _files(folder)
-        for path in paths:
-            if not path.exists():
-                ours = Path(folder) == PRETRAINED
-                missing = "no model comes with this version" if ours else f"no {path}"
-                raise FileNotFoundError(
-                    f"{missing}: expected a folder with completer.safetensors and "
-                    "propagator.safetensors; make one with 'lno reproduce pretrained --out FOLDER' "
-                    "and pass it with --model FOLDER"
-                )
-        completer, propagator = (Operator.load(path, device) for path in paths)
-        told = propagator.provenance.get("calibration", {})
-        return Reconstructor(completer, propagator, from_dict(Calibration, told))
+        completer, propagator, calibration = _files(folder)
+        if not completer.exists():
+            ours = Path(folder) == PRETRAINED
+            missing = "no model comes with this version" if ours else f"no {completer}"
+            raise FileNotFoundError(
+                f"{missing}: expected a folder with completer.safetensors and, if there are any, "
+                "propagator.safetensors and calibration.json; make one with 'lno reproduce "
+                "pretrained --out FOLDER' and pass it with --model FOLDER"
+            )
+        return Reconstructor(
+            Operator.load(completer, device),
+            Operator.load(propagator, device) if propagator.exists() else None,
+            Calibration.load(calibration) if calibration.exists() else None,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _largest(self) -> Operator:
+        """The operator that decides the grid."""
+        return self.propagator or self.completer
+
+    @property
+    def _task(self) -> Completion:
+        assert isinstance(self.completer.task, Completion)
+        return self.completer.task
+
+    def _points(self) -> Float[np.ndarray, "p d"]:
+        """The points of the grid."""
+        return np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1).reshape(-1, len(self.grid))
+
+    def _inside(self, points: np.ndarray) -> np.ndarray:
+        """Which points lie inside the window."""
+        window = self._task.window
+        if window is None:
+            return np.ones(len(points), bool)
+        return window.contains(points, self._largest.labels.names["x"])
+
+    def _predict(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+        """Fields (k, b, p) of pairs of members, and residuals (k, b, n, 1) of completers."""
+        points = self._points()
+        inside = self._inside(points)
+        window, rest = (torch.as_tensor(points[where])[None] for where in (inside, ~inside))
+        x, u = torch.as_tensor(x), torch.as_tensor(u)
+        completed, residuals = self._complete(x, u, window, noise)
+        others = self.propagator.members if self.propagator else []
+        fields = np.empty((max(len(completed), len(others)), len(x), len(points)), np.float32)
+        for k, field in enumerate(fields):
+            known = completed[k % len(completed)]
+            field[:, inside] = known[..., 0]  # not the propagator's: the completer read the sensors
+            if self.propagator and rest.shape[1]:
+                member = self.propagator.member(k % len(others))
+                beyond = member.predict_batch(Batch(window, known, rest)).members
+                field[:, ~inside] = beyond[0, ..., 0]
+        if not np.isfinite(fields).all():
+            raise RuntimeError(
+                "the reconstruction is not finite: the sensors are far from the training data, or "
+                "the weights are damaged"
+            )
+        return fields, residuals.numpy()
+
+    def _complete(
+        self, x: Tensor, u: Tensor, queries: Tensor, noise: float
+    ) -> tuple[Tensor, Tensor]:
+        """Completed fields (k, b, q, 1), and residuals (k, b, n, 1) at the sensors."""
+        if self.completer.conditional:
+            found = self.completer.predict_batch(Batch(x, u, queries), noise)
+            assert found.residuals is not None
+            return found.members, found.residuals
+        asked = torch.cat((queries.expand(len(x), -1, -1), x.to(queries)), 1)
+        members = self.completer.predict_batch(Batch(x, u, asked)).members
+        completed, at_sensors = members.split((queries.shape[1], x.shape[1]), 2)
+        return completed, u - at_sensors
+
+    def _score(self, residuals: np.ndarray, u: np.ndarray, noise: float = 0.0) -> np.ndarray:
+        """The out-of-distribution score (b,), from residuals (k, b, n, 1) and values (b, n, 1)."""
+        mean = np.abs(residuals.mean(0)).mean((1, 2))
+        least = FLOOR * self._largest.normalizers.y.std[0]
+        return np.maximum(mean - noise, 0.0) / (np.abs(u).mean((1, 2)) + least)
+
+    def _noise_width(
+        self, x: np.ndarray, u: np.ndarray, members: np.ndarray, noise: float, seed: int
+    ) -> np.ndarray:
+        """How far errors of the sensors move the field (p,), at the level of the bounds."""
+        from scipy.stats import t
+
+        assert self.calibration is not None
+        errors = noise * np.random.default_rng(seed).standard_normal((DRAWS, *u.shape))
+        squares = np.zeros(members.shape[1])
+        for k in range(min(DRAWS, len(members))):
+            drawn = u + errors[k :: len(members)]
+            at = np.repeat(x[None], len(drawn), 0)
+            moved, _ = self._member(k)._predict(at, drawn, noise)
+            squares += np.square(moved[0] - members[k]).sum(0) / DRAWS
+        return t.ppf(0.5 + self.calibration.level / 2, DRAWS) * np.sqrt(squares)
+
+    def _member(self, k: int) -> Reconstructor:
+        """The k-th pair of members alone."""
+        completer = self.completer.member(k % len(self.completer.members))
+        if self.propagator is None:
+            return replace(self, completer=completer)
+        propagator = self.propagator.member(k % len(self.propagator.members))
+        return replace(self, completer=completer, propagator=propagator)
+
+    def _summary(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The mean and the spread over members (k, …)."""
+        least = FLOOR * self._largest.normalizers.y.std[0]
+        spread = members.std(0, ddof=1) if len(members) > 1 else np.zeros(members.shape[1:])
+        return members.mean(0), spread + least
 
 
 def _files(folder: str | Path) -> list[Path]:
-    return [Path(folder) / f"{name}.safetensors" for name in ("completer", "propagator")]
+    names = ("completer.safetensors", "propagator.safetensors", "calibration.json")
+    return [Path(folder) / name for name in names]

@@ -106,3 +106,35 @@ def test_each_sample_is_measured_alone(metric):
     assert together.shape == (4,)
     alone = [float(metric(p[k : k + 1], t[k : k + 1])) for k in range(4)]
     assert together.tolist() == pytest.approx(alone)
+
+
+@METRIC
+def test_a_point_of_twice_the_weight_counts_like_two(metric):
+    p, t = torch.randn(2, 3, 5, 2, generator=torch.Generator().manual_seed(0))
+    counts = torch.tensor([1, 3, 1, 2, 1])
+    expected = metric(*(v.repeat_interleave(counts, 1) for v in (p, t)))
+    for weights in (counts[None].float(), 1e-3 * counts[None].float(), counts.float().repeat(3, 1)):
+        assert torch.allclose(metric(p, t, None, weights), expected)
+    assert not torch.allclose(metric(p, t), expected, rtol=1e-2)
+
+
+@METRIC
+def test_equal_weights_change_nothing(metric):
+    p, t = torch.randn(2, 3, 5, 2, generator=torch.Generator().manual_seed(0))
+    t[0] = 0.0  # where the error is absolute
+    weights = torch.full((1, 5), 7.0)
+    assert torch.allclose(metric(p, t, None, weights), metric(p, t))
+
+
+@METRIC
+def test_weights_of_padding_do_not_count(metric):
+    p, t = torch.randn(2, 2, 6, 2, generator=torch.Generator().manual_seed(0))
+    weights = torch.rand(2, 6, generator=torch.Generator().manual_seed(1)) + 0.1
+    mask = torch.arange(6) < torch.tensor([4, 6])[:, None]
+    expected = [
+        float(metric(p[k : k + 1, :n], t[k : k + 1, :n], None, weights[k : k + 1, :n]))
+        for k, n in enumerate((4, 6))
+    ]
+    for junk in (0.0, 1e30, math.nan):
+        found = metric(p, t, mask, torch.where(mask, weights, junk))
+        assert found.tolist() == pytest.approx(expected)

@@ -18,7 +18,7 @@ from lno import (
     Steady,
     Window,
 )
-from lno.data.krige import krige
+from lno.data.krige import conditional_mean
 from lno.tasks import from_json, to_json
 
 
@@ -125,30 +125,32 @@ def test_tasks_round_trip_as_plain_data(task: Steady) -> None:
 # -- rollout ---------------------------------------------------------------------------------------
 
 
-def films(samples: int = 6, seen: int = 3, frames: int = 4) -> Fields:
+def trajectories(samples: int = 6, seen: int = 3, frames: int = 4) -> Fields:
     random = np.random.default_rng(0)
     x = random.uniform(size=(20, 2))
     speed = random.uniform(1, 2, size=(samples, 1, 1))
     t = np.arange(seen + frames)
-    film = 3 + np.sin(2 * np.pi * (x[None, :, :1] + 0.1 * speed * t))
-    return Fields(x, film[..., :seen], y=film[..., seen:])
+    trajectory = 3 + np.sin(2 * np.pi * (x[None, :, :1] + 0.1 * speed * t))
+    return Fields(x, trajectory[..., :seen], y=trajectory[..., seen:])
 
 
 @pytest.mark.parametrize("chosen", [(2, 5), (4,)])
 def test_every_window_of_a_film_is_a_sample(chosen: tuple[int, ...]) -> None:
-    data, task = films(), Rollout(4)
+    data, task = trajectories(), Rollout(4)
     batch = task.draw(data.batch(chosen), None, torch.Generator())
-    film = np.concatenate((data.u, data.y), -1)
+    trajectory = np.concatenate((data.u, data.y), -1)
     assert batch.u.shape == (4 * len(chosen), 20, 3)
     assert batch.x.shape == (1, 20, 2)
     assert batch.x_query is batch.x
     for k, (sample, start) in enumerate((s, t) for s in chosen for t in range(4)):
-        np.testing.assert_allclose(batch.u[k], film[sample, :, start : start + 3], rtol=1e-6)
-        np.testing.assert_allclose(batch.y[k], film[sample, :, start + 3 : start + 4], rtol=1e-6)
+        np.testing.assert_allclose(batch.u[k], trajectory[sample, :, start : start + 3], rtol=1e-6)
+        np.testing.assert_allclose(
+            batch.y[k], trajectory[sample, :, start + 3 : start + 4], rtol=1e-6
+        )
 
 
 def test_all_frames_share_one_scale() -> None:
-    data = films()
+    data = trajectories()
     scale = Rollout(4).normalizers(data)
     both = np.concatenate((data.u, data.y), -1)
     assert scale.u.mean == pytest.approx([both.mean()] * 3)
@@ -156,7 +158,7 @@ def test_all_frames_share_one_scale() -> None:
 
 
 def test_a_rollout_is_step_by_step_prediction() -> None:
-    data = films()
+    data = trajectories()
     op = Operator.fit(
         data,
         task=Rollout(4),
@@ -181,8 +183,8 @@ def test_a_rollout_is_step_by_step_prediction() -> None:
 
 def test_a_rollout_survives_its_description_and_refuses_other_data() -> None:
     assert from_json(to_json(Rollout(7))) == Rollout(7)
-    with pytest.raises(ValueError, match="expected 5 frames to predict"):
-        Rollout(5).prepare(films())
+    with pytest.raises(ValueError, match="expected 5 channels of y, 5 frames of 1"):
+        Rollout(5).prepare(trajectories())
     with pytest.raises(ValueError, match="leave out x_query"):
         Rollout(1).prepare(
             Fields(np.zeros((3, 1)), np.zeros((2, 3, 1)), np.ones((3, 1)), np.zeros((2, 3, 1)))
@@ -215,33 +217,130 @@ def test_what_lies_outside_of_the_window_is_not_seen(plane: Fields) -> None:
     changed = np.array(plane.y)
     changed[:, outside] += 100
     other = Fields(plane.x, y=changed, grid=plane.grid, period=plane.period, names=plane.names)
-    [(_, a)] = op.evaluate_batches(plane)
-    [(_, b)] = op.evaluate_batches(other)
+    a, b = (
+        op.predict_batch(task.prepare(data).batch(np.arange(len(data)))).mean()
+        for data in (plane, other)
+    )
     assert torch.equal(a, b)
 
 
-# -- through the observations ----------------------------------------------------------------------
+# -- conditioned on the observations ---------------------------------------------------------------
+
+KEYS = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
 
-def test_exact_predictions_pass_through_the_observations_and_stay_the_models_elsewhere(
+def test_conditional_predictions_pass_through_the_observations(
     plane: Fields, tmp_path: Path
 ) -> None:
-    keys = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-    task = Completion(RandomRatio(0.2, 0.5), exact=True)
-    op = Operator.fit(plane, task=task, epochs=1, config=keys, progress=False, device="cpu")
-    assert from_json(to_json(task)) == task
+    task = Completion(RandomRatio(0.2, 0.5))
+    keys = {"config": KEYS, "progress": False, "device": "cpu", "members": 2}
+    op = Operator.fit(plane, task=task, epochs=1, conditional=True, **keys)
     x, u = plane.x[::7], plane.y[0, ::7]
     np.testing.assert_allclose(op.predict(x, u, x), u, atol=1e-4)
-    learned = dataclasses.replace(op, task=Steady())
+    # Each member is the prior mean of a Gaussian process, and the prediction is their mean.
+    alone = dataclasses.replace(op, conditional=False)
     coordinates, values = op.normalizers.x, torch.as_tensor(u)[None]
     at, queries = (coordinates.encode(torch.as_tensor(v))[None] for v in (x, plane.x))
-    guess = [torch.as_tensor(learned.predict(x, u, v))[None] for v in (x, plane.x)]
-    around = krige(at, values, queries, axes=coordinates.axes, guess=(guess[0], guess[1]))
-    np.testing.assert_allclose(op.predict(x, u, plane.x), around[0], atol=1e-3)
+    prior = [
+        torch.stack([torch.as_tensor(alone.member(k).predict(x, u, v))[None] for k in range(2)])
+        for v in (x, plane.x)
+    ]
+    expected = conditional_mean(at, values, queries, *prior, axes=coordinates.axes).mean(0)
+    np.testing.assert_allclose(op.predict(x, u, plane.x), expected[0], atol=1e-3)
     # The seam of a periodic coordinate is no place in particular.
     seam = op.predict(x, u, [[0.3, 0.0], [0.3, 1.0]])
     np.testing.assert_allclose(seam[0], seam[1], atol=1e-5)
     op.save(tmp_path / "a.safetensors")
     loaded = Operator.load(tmp_path / "a.safetensors", device="cpu")
+    assert loaded.conditional
     a, b = (o.predict(x, u, plane.x) for o in (loaded, op))
     np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_residuals_are_those_of_the_model_alone(plane: Fields) -> None:
+    task = Completion(RandomRatio(0.3))
+    op = Operator.fit(
+        plane, task=task, epochs=1, conditional=True, config=KEYS, progress=False, device="cpu"
+    )
+    prepared = task.prepare(plane)
+    batch = task.observe(prepared.batch([0, 1]), prepared.spec.grid, torch.Generator())
+    found = op.predict_batch(batch).residuals
+    alone = dataclasses.replace(op, conditional=False).predict_batch(batch.at_observed()).mean()
+    assert found is not None
+    torch.testing.assert_close(found[0], batch.u.float() - alone, atol=1e-5, rtol=1e-4)
+
+
+def test_only_an_observed_field_can_be_conditioned(line_fields: Fields) -> None:
+    with pytest.raises(ValueError, match="use Completion"):
+        Operator.fit(line_fields, epochs=1, conditional=True, config=KEYS, progress=False)
+    op = Operator.fit(line_fields, epochs=1, config=KEYS, progress=False)
+    with pytest.raises(ValueError, match="noise: only a conditional operator"):
+        op.predict(line_fields.x, line_fields.u, noise=0.1)
+
+
+# -- what data may bring ---------------------------------------------------------------------------
+
+
+def test_a_rollout_of_two_channels_a_frame_predicts_both() -> None:
+    """Frames (a, b): trained windows hold whole frames, each channel with a scale of its own."""
+    x = np.linspace(0, 1, 9)[:, None]
+    t = np.arange(6)[:, None, None] * 0.1 + np.random.default_rng(0).random(8)[None, :, None]
+    frames = np.stack((np.sin(6 * (x[:, 0] + t)), 100 + 50 * np.cos(6 * (x[:, 0] + t))), -1)
+    series = frames.transpose(1, 2, 0, 3).reshape(8, 9, 12)  # frame by frame, channel fastest
+    data = Fields(x, series[..., :6], y=series[..., 6:])
+    task = Rollout(3, channels=2)
+    scale = task.normalizers(task.prepare(data))
+    assert len(scale.y.mean) == 2 and scale.u.mean == scale.y.mean * 3
+    np.testing.assert_allclose(scale.y.mean, frames.mean((0, 1, 2)))
+    batch = task.draw(data.batch([1, 4]), None, torch.Generator())
+    np.testing.assert_array_equal(batch.u[4], series[4, :, 2:8])
+    np.testing.assert_array_equal(batch.y[4], series[4, :, 8:10])
+    op = Operator.fit(data, task=task, epochs=1, config=KEYS, progress=False, device="cpu")
+    step = dataclasses.replace(op, task=Steady())
+    first = step.predict(x, data.u)
+    again = step.predict(x, np.concatenate((data.u[..., 2:], first), -1))
+    np.testing.assert_allclose(op.predict(data)[..., 2:4], again, rtol=1e-4, atol=1e-4)
+    assert len(op.errors(data).frames) == 3
+    with pytest.raises(ValueError, match="whole frames of 2 channels"):
+        task.prepare(Fields(x, series[..., :5], y=series[..., 6:]))
+
+
+def test_completion_observes_differences_from_the_background(plane: Fields) -> None:
+    """With y − background unchanged, a background of any size leaves the correction as it is."""
+    random = np.random.default_rng(1)
+    background = 30 + 5 * random.random(plane.y.shape)
+    moved = plane.replace(y=plane.y + background, background=background)
+    task = Completion(RandomRatio(0.3))
+    keys = {"config": KEYS, "progress": False, "device": "cpu", "epochs": 2, "task": task}
+    plain, known = (Operator.fit(data, **keys, conditional=True) for data in (plane, moved))
+    mean = plain.normalizers.y.mean
+    np.testing.assert_allclose(known.normalizers.y.mean, mean, atol=1e-9)
+    at = slice(None, None, 5)
+    x, u, here = plane.x[at], plane.y[0, at], background[0, at]
+    a = plain.predict(x, u, plane.x) + background[0]
+    b = known.predict(x, u + here, plane.x, background=background[0])
+    np.testing.assert_allclose(a, b, atol=2e-4)
+    errors = [op.errors(data).samples["mse"] for op, data in ((plain, plane), (known, moved))]
+    np.testing.assert_allclose(*errors, rtol=1e-3, atol=1e-8)
+
+
+def test_parameters_decide_where_nothing_else_does() -> None:
+    """Samples on one mesh, told apart by two numbers alone."""
+    x = np.linspace(0, 1, 16)[:, None]
+    p = np.random.default_rng(0).uniform(-1, 1, (64, 2))
+    data = Fields(x, y=p[:, None, :1] + p[:, None, 1:] * x, parameters=p)
+    train, test = data.split(56, 8)
+    op = Operator.fit(train, epochs=60, config=KEYS, progress=False, device="cpu", validation=0.0)
+    assert op.evaluate(test)["relative_l2"] < 0.1
+    one = op.predict(x, parameters=p[60], x_query=x)
+    assert np.abs(one[:, 0] - data.y[60, :, 0]).max() < 0.2
+    with pytest.raises(ValueError, match=r"parameters: expected 2 numbers .*, got 0"):
+        op.predict(x)
+
+
+def test_a_single_observed_point_is_refused_and_pointed_to_parameters() -> None:
+    p = np.random.default_rng(0).uniform(-1, 1, (6, 1, 1))
+    x = np.linspace(0, 1, 5)[:, None]
+    data = Fields(np.zeros((1, 1)), u=p, x_query=x, y=p * x)
+    with pytest.raises(ValueError, match=r"parameters=array"):
+        Operator.fit(data, epochs=1, progress=False)

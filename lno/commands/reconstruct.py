@@ -1,20 +1,47 @@
-"""`lno reconstruct`: sensors in a CSV file to a whole field with bounds."""
+"""`lno reconstruct`: a CSV file of sensors to a whole field with bounds."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Annotated, cast
 
 import numpy as np
+import typer
 
+from lno.commands.console import new_app, show
+from lno.data.sensors import SensorError
 from lno.data.tables import read_numbered
 from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
-from lno.tasks import Completion
 from lno.training.device import one_thread
 
 ON_ONE_CORE = 512  # sensors at most: more cores gain little there, and lose much on a busy machine
+
+app = new_app()
+
+
+@app.command(epilog="Example: lno reconstruct sensors.csv --out field.npz --plot field.png")
+def reconstruct(
+    sensors: Annotated[Path, typer.Argument(help="CSV with the columns x, t, u.")],
+    result: Annotated[Path, typer.Option("--out", help="The field and its bounds (.npz).")],
+    plot: Annotated[Path | None, typer.Option(help="Also draw it (.png, .svg).")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="Folder of a completer, with a propagator if there is one.")
+    ] = None,
+    noise: Annotated[
+        float, typer.Option(min=0, help="Standard deviation of the sensors' errors.")
+    ] = 0.0,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+) -> None:
+    """Reconstruct a whole field from a few sensors, with bounds."""
+    found = reconstruct_file(sensors, result, model=model, plot=plot, noise=noise, device=device)
+    size = " × ".join(map(str, found.mean.shape))
+    bounds = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"
+    show(f"wrote {result}: {size} values, {bounds}")
+    if plot is not None:
+        show(f"wrote {plot}")
 
 
 def reconstruct_file(
@@ -31,84 +58,32 @@ def reconstruct_file(
         raise ValueError(f"cannot write {out}: expected a name ending in .npz")
     if plot is not None:
         plots.require_kind(plot)
-    whole = Reconstructor.load(PRETRAINED if model is None else model, device)
-    x, u = read_sensors(sensors, whole, repeated=noise > 0)
-    with one_thread() if len(u) <= ON_ONE_CORE else nullcontext():
-        found = whole(x, u[:, None], noise)
-    names = whole.propagator.labels.names
-    arrays = dict(zip(names["x"], found.axes, strict=True))
+    reconstructor = Reconstructor.load(PRETRAINED if model is None else model, device)
+    labels = reconstructor.completer.labels
+    coordinates, [quantity] = labels.names["x"], labels.names["y"]
+    if plot is not None and len(coordinates) != 2:
+        raise ValueError(f"can only draw fields of two coordinates, got {', '.join(coordinates)}")
+    table, lines = read_numbered(sensors, [*coordinates, quantity])
+    x, u = table[:, :-1], table[:, -1:]
+    try:
+        with one_thread() if len(u) <= ON_ONE_CORE else nullcontext():
+            found = reconstructor(x, u, noise)
+    except SensorError as error:
+        numbers = " and ".join(str(lines[k]) for k in error.sensors)
+        plural = "s" * (len(error.sensors) > 1)
+        raise ValueError(f"{sensors}, line{plural} {numbers}: {error.reason}") from error
+    arrays = {**dict(zip(coordinates, found.axes, strict=True)), quantity: found.mean}
+    if found.lower is not None and found.upper is not None:
+        arrays |= {"lower": found.lower, "upper": found.upper}
     with replacing(out) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(
-            file,
-            allow_pickle=False,
-            **arrays,
-            **{names["y"][0]: found.mean, "lower": found.lower, "upper": found.upper},
-        )
+        np.savez_compressed(file, allow_pickle=False, **arrays)
     if plot is not None:
-        labels = whole.propagator.labels
-        plane = plots.Plane((names["x"][0], names["x"][1]), labels.low, _ends(whole))  # type: ignore[arg-type]
-        width = found.upper - found.lower
-        plots.save(plots.bounded_field(plane, found.mean, width, (x, u), names["y"][0]), plot)
+        ends = cast(tuple[tuple[float, float], tuple[float, float]], reconstructor.domain())
+        plane = plots.Plane((coordinates[0], coordinates[1]), *ends)
+        if found.lower is None or found.upper is None:
+            figure = plots.field_picture(plane, found.mean, (x, u[:, 0]), quantity)
+        else:
+            width = found.upper - found.lower
+            figure = plots.bounded_field(plane, found.mean, width, (x, u[:, 0]), quantity)
+        plots.save(figure, plot)
     return found
-
-
-def read_sensors(
-    path: str | Path, whole: Reconstructor, repeated: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (n, d) and values (n,) of sensors, each of which the model can make use of.
-
-    Where values have errors, there may be several at one place.
-    """
-    labels, ends = whole.propagator.labels, _ends(whole)
-    names = labels.names["x"]
-    table, lines = read_numbered(path, [*names, labels.names["y"][0]])
-    x, u = table[:, : len(names)], table[:, len(names)]
-    task = whole.completer.task
-    assert isinstance(task, Completion)
-    for k, name in enumerate(names):
-        low, high = labels.low[k], ends[k]
-        for value, line in zip(x[:, k], lines, strict=True):
-            if not low <= value <= high:
-                raise ValueError(
-                    f"{path}, line {line}: {name} = {value:g} lies outside of the domain, "
-                    f"{low:g} to {high:g}"
-                )
-    if task.window is not None:
-        for inside, line in zip(task.window.contains(x, names), lines, strict=True):
-            if not inside:
-                window = task.window
-                raise ValueError(
-                    f"{path}, line {line}: this model was trained to observe {window.coordinate} "
-                    f"from {window.low:g} to {window.high:g} only, and cannot use a sensor "
-                    "elsewhere: leave it out"
-                )
-    if repeated:
-        return x, u
-    seen: dict[tuple[float, ...], int] = {}
-    for k, place in enumerate(_places(x, whole.propagator.normalizers.x.period, labels.low)):
-        first = seen.setdefault(place, k)
-        if u[first] != u[k]:
-            raise ValueError(
-                f"{path}, lines {lines[first]} and {lines[k]}: two values, {u[first]:g} and "
-                f"{u[k]:g}, at the same place: leave one out, or say how exact they are (noise)"
-            )
-    chosen = sorted(seen.values())  # an exact repeat is the same observation
-    return x[chosen], u[chosen]
-
-
-def _ends(whole: Reconstructor) -> tuple[float, ...]:
-    """The upper ends of the domain: the last points of a grid, or where a period is over."""
-    labels, period = whole.propagator.labels, whole.propagator.normalizers.x.period
-    each = zip(labels.low, labels.high, period, strict=True)
-    return tuple(high if length is None else low + length for low, high, length in each)
-
-
-def _places(
-    x: np.ndarray, period: tuple[float | None, ...], low: tuple[float, ...]
-) -> list[tuple[float, ...]]:
-    """Positions, those of a periodic coordinate in its first period."""
-    wrapped = np.array(x)
-    for k, length in enumerate(period):
-        if length is not None:
-            wrapped[:, k] = (wrapped[:, k] - low[k]) % length
-    return [tuple(row) for row in wrapped.round(12).tolist()]

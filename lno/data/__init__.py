@@ -1,6 +1,7 @@
-"""Data: `Fields`, their files, normalisers and observation patterns."""
+"""Data: `Fields`, their files, normalisers, symmetries and observation patterns."""
 
 from lno.data.batch import Batch
-from lno.data.fields import Fields, Sample, Spec
+from lno.data.fields import Fields
+from lno.data.spec import Sample, Spec
 
 __all__ = ["Batch", "Fields", "Sample", "Spec"]

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 Change = Callable[[Tensor], Tensor]
+OF_OBSERVED = ("x", "u", "mask", "weights", "observed_background")
+OF_QUERIES = ("x_query", "y", "query_mask", "query_weights", "background")
 
 
 @dataclass(frozen=True)
 class Batch:
     """Tensors of b samples.
 
-    Positions that all samples share have a batch axis of one: a model computes what depends on
-    positions alone once for the whole batch. `x_query is x` where the answer is wanted at the
-    observed points. Masks are None where nothing is padded; True marks a real point.
+    What all samples share (positions and weights) has a batch axis of one: a model computes what
+    depends on positions alone once for the whole batch. `x_query is x` where the answer is wanted
+    at the observed points. Masks are None where nothing is padded; True marks a real point.
+    Observations of a field that has a background come with the background there.
     """
 
     x: Float[Tensor, "#b n d"]
@@ -28,31 +30,39 @@ class Batch:
     y: Float[Tensor, "b q o"] | None = None
     mask: Bool[Tensor, "b n"] | None = None
     query_mask: Bool[Tensor, "b q"] | None = None
+    parameters: Float[Tensor, "b p"] | None = None
+    weights: Float[Tensor, "#b n"] | None = None
+    query_weights: Float[Tensor, "#b q"] | None = None
+    background: Float[Tensor, "b q o"] | None = None
+    observed_background: Float[Tensor, "b n i"] | None = None
 
     def __len__(self) -> int:
         return self.u.shape[0]
 
-    def map(self, x: Change, u: Change, y: Change) -> Batch:
-        """Apply functions to positions, observed values and targets."""
-        positions = x(self.x)
-        return replace(
-            self,
-            x=positions,
-            u=u(self.u),
-            x_query=positions if self.x_query is self.x else x(self.x_query),
-            y=None if self.y is None else y(self.y),
-        )
+    @property
+    def inputs(self) -> Float[Tensor, "b n k"]:
+        """What a model reads at the observed points: u, then the parameters of the sample."""
+        if self.parameters is None:
+            return self.u
+        everywhere = self.parameters[:, None].expand(-1, self.u.shape[1], -1)
+        return torch.cat((self.u, everywhere.to(self.u.dtype)), dim=-1)
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on another device."""
         return self.each(lambda values: values.to(device, non_blocking=True))
 
-    def each(self, change: Change) -> Batch:
-        """Apply a function to every tensor."""
-        return replace(self.map(change, change, change), **self._others(change))
+    def each(self, change: Change, names: tuple[str, ...] | None = None) -> Batch:
+        """Apply a function to every tensor, or to some by name; `x_query is x` stays true."""
+        names = tuple(f.name for f in fields(self)) if names is None else names
+        present = {n: v for n in names if (v := getattr(self, n)) is not None}
+        changed = {name: change(values) for name, values in present.items() if name != "x_query"}
+        if "x_query" in present:
+            same = self.x_query is self.x and "x" in changed
+            changed["x_query"] = changed["x"] if same else change(self.x_query)
+        return replace(self, **changed)
 
     def at_samples(self, index: Tensor) -> Batch:
-        """The samples at `index` (b,); positions that all share stay as they are."""
+        """The samples at `index` (b,); what all samples share stays as it is."""
         return self._pick(lambda values: values[index])
 
     def split(self, count: int) -> list[Batch]:
@@ -64,28 +74,30 @@ class Batch:
 
         return [part(k) for k in range(count)]
 
-    def at_queries(self, index: Tensor) -> Batch:
-        """The same batch with only the query points at `index` (k,), the same in every sample."""
+    def at_points(self, index: Tensor | slice) -> Batch:
+        """The same batch with only the observed points at `index`, the same in every sample."""
+        chosen = self.each(lambda values: values[:, index], OF_OBSERVED)
+        return replace(chosen, x_query=self.x_query)
 
-        def pick(values: Tensor | None) -> Tensor | None:
-            return None if values is None else values[:, index]
+    def at_queries(self, index: Tensor | slice) -> Batch:
+        """The same batch with only the query points at `index`, the same in every sample."""
+        return self.each(lambda values: values[:, index], OF_QUERIES)
 
+    def at_observed(self) -> Batch:
+        """The same batch with the answer wanted at the observed points."""
         return replace(
             self,
-            x_query=self.x_query[:, index],
-            y=pick(self.y),
-            query_mask=pick(self.query_mask),
+            x_query=self.x,
+            y=None,
+            query_mask=self.mask,
+            query_weights=self.weights,
+            background=self.observed_background,
         )
 
     def _pick(self, change: Change) -> Batch:
-        """Apply a choice of samples to all but the positions that all samples share."""
+        """Apply a choice of samples to all but what all samples share."""
 
-        def positions(values: Tensor) -> Tensor:
+        def pick(values: Tensor) -> Tensor:
             return values if len(values) == 1 < len(self) else change(values)
 
-        return replace(self.map(positions, change, change), **self._others(change))
-
-    def _others(self, change: Change) -> dict[str, Any]:
-        """What is neither a position nor a value, changed."""
-        others = {name: getattr(self, name) for name in ("mask", "query_mask")}
-        return {name: None if v is None else change(v) for name, v in others.items()}
+        return self.each(pick)

@@ -1,12 +1,12 @@
-"""The three shapes that data come in: uniform, shared by all samples, and ragged.
+"""The three layouts of a column: uniform, shared by all samples, and ragged.
 
-A column holds one quantity (positions or values) for every sample:
+A column holds one quantity (positions, values, weights, cells) for every sample:
 
-- an array (s, n, c): every sample has n points of its own;
-- an array (n, c): the same n points in every sample (positions only), stored once;
-- `Ragged`: sample k has its own number of points.
+- an array (s, n, c): every sample has n rows of its own;
+- an array (n, c): the same n rows in every sample, stored once;
+- `Ragged`: sample k has its own number of rows.
 
-Columns read from a file lazily are `Rows` (uniform) or `Ragged` over a file's dataset: both hold
+Columns that stay in a file are `Rows` (uniform) or `Ragged` over a dataset of the file: both hold
 indices and read a sample when it is asked for.
 """
 
@@ -112,12 +112,12 @@ Column = np.ndarray | Ragged | Rows
 
 
 def is_shared(column: Column) -> bool:
-    """Whether all samples have the same points, stored once."""
+    """Whether all samples have the same rows, stored once."""
     return isinstance(column, np.ndarray) and column.ndim == 2
 
 
 def in_memory(column: Column) -> bool:
-    """Whether the values are at hand, not in a file."""
+    """Whether the values are in memory, not in a file."""
     return isinstance(column.flat if isinstance(column, Ragged) else column, np.ndarray)
 
 
@@ -156,7 +156,7 @@ def channels(column: Column) -> int:
 
 
 def concatenate(columns: Sequence[Column], counts: Sequence[int]) -> Column:
-    """The samples of several columns, one after the other; equal shared points stay shared."""
+    """The samples of several columns, one after the other; equal shared rows stay shared."""
     first = columns[0]
     if all(is_shared(c) and np.array_equal(c, first) for c in columns):
         return first
@@ -174,21 +174,23 @@ def stack(arrays: Sequence[np.ndarray]) -> np.ndarray | Ragged:
     return Ragged.pack(arrays)
 
 
-def as_column(name: str, values: Any, *, shareable: bool) -> Column:
+def as_column(name: str, values: Any, *, shareable: bool, integers: bool = False) -> Column:
     """Check and convert what a user passed as column `name`.
 
     Args:
         name: the name of the column, for errors.
         values: an array (s, n, c); an array (n, c) if `shareable`; or a list of arrays (n_k, c).
             NumPy or torch.
-        shareable: whether one array (n, c) may stand for all samples (positions).
+        shareable: whether one array (n, c) may stand for all samples.
+        integers: expect whole numbers (indices) instead of real ones.
     """
     if isinstance(values, Ragged | Rows):
         return values
+    convert = _as_int if integers else _as_float
     if isinstance(values, list | tuple):
         if not values:
             raise ValueError(f"{name} is an empty list: expected at least one sample")
-        arrays = [_as_float(f"{name}, sample {k}", a) for k, a in enumerate(values)]
+        arrays = [convert(f"{name}, sample {k}", a) for k, a in enumerate(values)]
         for k, array in enumerate(arrays):
             if array.ndim != 2:
                 raise ValueError(
@@ -201,15 +203,54 @@ def as_column(name: str, values: Any, *, shareable: bool) -> Column:
                     f"got {array.shape[1]}"
                 )
         return stack(arrays)
-    array = _as_float(name, values)
+    array = convert(name, values)
     if array.ndim == 3 or (shareable and array.ndim == 2):
         return array
     shapes = "(samples, points, channels)"
-    shapes += ", or (points, coordinates) shared by all samples" if shareable else ""
+    shapes += ", or (points, channels) shared by all samples" if shareable else ""
     raise ValueError(
         f"{name}: expected an array {shapes}, or a list of arrays (points, channels); "
         f"got shape {array.shape}. For one channel write values[..., None]."
     )
+
+
+def as_single_column(name: str, values: Any, *, integers: bool = False) -> Column:
+    """Like `as_column` for one number a point: (n,) shared, (s, n), or a list of arrays (n_k,)."""
+    if isinstance(values, Ragged | Rows):
+        return values
+    if isinstance(values, list | tuple) and len(values) and np.ndim(values[0]) == 1:
+        values = [np.asarray(v)[:, None] for v in values]
+    elif not isinstance(values, list | tuple) and np.ndim(values) in (1, 2):
+        values = np.asarray(values)[..., None]
+    column = as_column(name, values, shareable=True, integers=integers)
+    if channels(column) != 1:
+        raise ValueError(
+            f"{name}: expected one number for each point, shape (points,), (samples, points) or a "
+            f"list of arrays (points,); got {channels(column)} numbers a point"
+        )
+    return column
+
+
+def to_tensor(column: Column, index: Index) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The samples at `index` as one tensor (b, n, c), and the mask of real rows if it was padded.
+
+    A shared column has a batch axis of one.
+    """
+    if is_shared(column):
+        return torch.from_numpy(np.ascontiguousarray(column))[None], None
+    if isinstance(column, Ragged):
+        arrays = [column[k] for k in index]
+        if len({len(a) for a in arrays}) > 1:
+            longest = max(len(a) for a in arrays)
+            first = torch.from_numpy(arrays[0])
+            padded = first.new_zeros(len(arrays), longest, first.shape[1])
+            mask = torch.zeros(len(arrays), longest, dtype=torch.bool)
+            for row, real, array in zip(padded, mask, arrays, strict=True):
+                row[: len(array)] = torch.from_numpy(np.ascontiguousarray(array))
+                real[: len(array)] = True
+            return padded, mask
+        return torch.from_numpy(np.stack(arrays)), None
+    return torch.from_numpy(np.ascontiguousarray(take(column, index))), None
 
 
 def check_finite(name: str, column: Column, channel_names: Sequence[str]) -> None:
@@ -250,3 +291,12 @@ def _as_float(name: str, values: Any) -> np.ndarray:
     if array.dtype.kind in "biuf":
         return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
     raise ValueError(f"{name}: expected real numbers, got dtype {array.dtype}")
+
+
+def _as_int(name: str, values: Any) -> np.ndarray:
+    if isinstance(values, torch.Tensor):
+        values = values.detach().cpu().numpy()
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name}: expected whole numbers (indices), got dtype {array.dtype}")
+    return array.astype(np.int64)

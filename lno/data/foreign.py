@@ -1,4 +1,4 @@
-"""Arrays in files of other programs, MATLAB's and NumPy's, opened without trusting them."""
+"""Arrays in MATLAB and NumPy files from unknown sources, opened without running any code."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MAT = "a MATLAB file (v5 or v7.3)"
 NPY = "a .npy file of plain numbers, without pickled objects"
 NPZ = "an .npz file of plain numbers, without pickled objects"
 SIGNATURES = {MAT: (b"\x00\x01IM", 124), NPY: (b"\x93NUMPY", 0), NPZ: (b"PK\x03\x04", 0)}
-# Chunks may reach over several of the slices that are read one after the other.
+# A chunk may span several of the slices that are read in turn: keep it until they are done.
 CHUNK_CACHE = {"rdcc_nbytes": 1 << 28, "rdcc_nslots": 100_003}
 
 
 class ForeignFileError(ValueError):
-    """A file that is not what it should be."""
+    """A file that is damaged, or is not the file that was expected."""
 
 
 class Reversed:
-    """An HDF5 dataset with its axes in the order of MATLAB, opposite to that of the file."""
+    """An HDF5 dataset with its axes in MATLAB's order, the reverse of the order in the file."""
 
     def __init__(self, dataset: h5py.Dataset) -> None:
         self.dataset, self.shape, self.dtype = dataset, dataset.shape[::-1], dataset.dtype
@@ -34,10 +34,13 @@ class Reversed:
 
 @contextmanager
 def opened(path: Path, key: str, kind: str) -> Iterator[Any]:
-    """The array `key` of a file, its axes as published; what libraries raise is explained."""
+    """The array `key` of a file, its axes as published.
+
+    Whatever a library raises becomes a `ForeignFileError` that names the file.
+    """
     hdf5 = kind == MAT and h5py.is_hdf5(path)
     try:
-        if not hdf5:  # names of files say little
+        if not hdf5:  # the content decides: the suffix of a file may be wrong
             require_signature(path, *SIGNATURES[kind], kind)
     except ValueError as error:
         raise ForeignFileError(str(error)) from error
@@ -57,7 +60,7 @@ def opened(path: Path, key: str, kind: str) -> Iterator[Any]:
                 yield np.load(path, mmap_mode="r", allow_pickle=False)
     except (ForeignFileError, MemoryError):
         raise
-    except Exception as error:  # each library has a dozen kinds for damaged files
+    except Exception as error:  # for damaged files, each library raises a dozen types
         raise ForeignFileError(
             f"{path} cannot be read as {kind}: {str(error) or type(error).__name__}. It may be "
             "damaged or incomplete: compare its size with the source's, and fetch it again."
@@ -65,7 +68,7 @@ def opened(path: Path, key: str, kind: str) -> Iterator[Any]:
 
 
 def _dataset(file: h5py.File, path: Path, key: str) -> h5py.Dataset:
-    """A dataset that this very file holds; a link to another file is not followed."""
+    """A dataset of this file; links to other files are not followed."""
     _require_key(path, key, file)
     inside = isinstance(file.get(key, getlink=True), h5py.HardLink)
     dataset = file[key] if inside else None

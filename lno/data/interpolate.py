@@ -1,4 +1,4 @@
-"""Reconstruction without learning: radial basis functions, the classical opponent."""
+"""Interpolation with radial basis functions: the classical baseline of reconstruction."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def interpolate_rbf(
 ) -> np.ndarray:
     """Values (q, i) at x_query (q, d) of the cubic RBF interpolant of u (n, i) at x (n, d).
 
-    A periodic coordinate is continued by an image of the points on either side; of points that
-    coincide, the first counts.
+    Points are repeated one period to either side of a periodic coordinate. Of points that coincide,
+    the first is used.
 
     Args:
         x: positions of the observations.
         u: values there.
-        x_query: positions where values are wanted.
+        x_query: positions of the interpolated values.
         period: the period of each coordinate, None for those that have none.
-        neighbors: how many nearest observations decide the value at a point.
+        neighbors: how many nearest observations are used at a point.
 
     >>> x = np.linspace(0, 1, 20, endpoint=False)[:, None]
     >>> v = interpolate_rbf(x, np.sin(2 * np.pi * x), np.array([[0.975]]), period=[1.0])
@@ -47,7 +47,7 @@ def interpolate_rbf(
         points = np.concatenate((points, points - shift, points + shift))
         values = np.concatenate((values, values, values))
     near = min(neighbors, len(points))
-    # Cubic functions come with a linear trend; points on a line, or too few, cannot determine it.
+    # Cubic RBFs need a linear trend, which points on a line, or too few, do not determine.
     sizes = np.linalg.svd(points - points.mean(0), compute_uv=False)
     flat = len(points) <= points.shape[1] or sizes[-1] < 1e-9 * sizes[0]
     for degree in (0,) if flat else (1, 0):

@@ -1,236 +1,187 @@
-"""Kriging: what is known at some points, carried to others as far as it is likely to reach.
+"""Gaussian process regression (kriging), alone or with a model as its prior mean.
 
-A function whose values at two points a distance r apart are correlated by a Matérn covariance with
-ν = 5/2, k(r) = (1 + s + s²/3) exp(−s), s = √5 r, is most likely, given its values at some points, a
-sum of k around these. Far from all of them it is zero. Distances are in units of a scale along each
-coordinate. The scales are those under which the given values are most likely, so that values reach
-further where a function is smooth, and further along a coordinate on which it depends less.
-
-A guess of the function, by a model say, is worth what it helps: with values at few points much,
-with many nothing. So the function is found twice, as what the guess misses and without the guess,
-and both are mixed by how well they predict values from others: each counts by the inverse square
-of what it misses, or, where values have errors, as much as makes the mixture miss least.
+`krige` has zero prior mean (simple kriging). `conditional_mean` has a model as its prior mean: the
+model's prediction plus the kriged residuals at the observations. A model helps much where
+observations are few, and not at all where they are dense. So the result is blended with kriging
+alone, by leave-out cross-validation residuals of the two.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-SCALES = tuple(0.05 * 2**k for k in range(9))  # of features, whose spread is about one
-FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # tried on the scale of one coordinate
-NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
-LEAST = 1e-8  # of the variance, on the diagonal: keeps coinciding observations solvable,
-EXACT = 1e-4  # which may cost an exact answer so much of the values at most
-SOME = 512  # observations that decide the scales;
-SOME_NOISY = 192  # of noisy ones, for which each of NUGGETS is tried, fewer
-JUDGES = 2048  # observations that decide what a guess is worth
-TRIALS, HIDDEN = 256, 128  # how many of them are predicted, each without so many others at most
-FAVOUR = 8  # observations that a guess has on its side from the beginning
+from lno.data.gaussian_process import GaussianProcess, add_nugget, matern, random_subset, take
+
+MAX_POINTS = 4096  # observations used at most, a random subset of more
+CV_POINTS = 2048  # observations used in cross-validation
+FOLDS, FOLD_SIZE = 256, 128  # how many of them are predicted, leaving out so many at most
+PRIOR_WEIGHT = 8  # the weight of the model before any observation, in observations
 GOLDEN = (math.sqrt(5) - 1) / 2
-DENSE = 4096  # observations that count at most; of more, so many are chosen at random
-SCRATCH = {"cuda": 2**24}  # distances at once, by device
-FEW = 2**19  # on others, whose caches hold no more
 
 
 def krige(
-    x: Float[Tensor, "b n f"],
+    x: Float[Tensor, "#b n f"],
     u: Float[Tensor, "b n i"],
     x_query: Float[Tensor, "#b q f"],
     mask: Bool[Tensor, "b n"] | None = None,
     noise: float = 0.0,
     axes: Sequence[int] | None = None,
-    guess: tuple[Float[Tensor, "b n i"], Float[Tensor, "b q i"]] | None = None,
 ) -> Float[Tensor, "b q i"]:
-    """The most likely values at x_query, for all samples at once, in double precision.
+    """Simple kriging: the conditional mean of a Gaussian process of zero mean, in float64.
 
     Args:
-        x: positions of the observations, as features in which distances mean something: cos and
-            sin of a periodic coordinate, say.
-        u: values there, of functions that are zero where nothing is known; with a guess, they are
-            the mean of the guess there.
-        x_query: positions where values are wanted.
+        x: positions of the observations, as features whose distances are meaningful: cos and sin of
+            a periodic coordinate, for example.
+        u: values there.
+        x_query: positions of the prediction.
         mask: which observations are real; None: all.
-        noise: the standard deviation of errors of u; 0: the answer passes through u, where there
-            are no more than DENSE of them.
-        axes: the coordinate, counted from 0, that each feature belongs to; each coordinate has a
-            scale of its own. None: all features share one.
-        guess: of the function, at x and at x_query.
+        noise: standard deviation of the noise in u; 0: the prediction interpolates u (a random
+            MAX_POINTS of them if there are more).
+        axes: the coordinate, counted from 0, that each feature belongs to. Each coordinate has a
+            length scale; None: one for all features.
 
     >>> x = torch.linspace(0, 1, 12)[None, :, None]
     >>> q = torch.tensor([[[0.52], [9.0]]])
     >>> [round(v, 3) for v in krige(x, torch.sin(4 * x), q).flatten().tolist()]  # sin 2.08 = 0.873
     [0.873, -0.001]
     """
-    where = torch.device("cpu") if x.device.type == "mps" else x.device  # Apple's have no doubles
-    real = (torch.ones(x.shape[:2]) if mask is None else mask).to(where).double()
-    at, values, queries = (v.to(where).double() for v in (x, u, x_query.expand(len(x), -1, -1)))
-    here = None if guess is None else guess[0].to(values)
-    if x.shape[1] > DENSE:
-        some = _some(real, DENSE)
-        at, values, real = _take(at, some), _take(values, some), real.gather(1, some)
-        here = None if here is None else _take(here, some)
-    process = partial(Process, at, real=real, noise=noise, axes=axes)
-    if guess is None or here is None:
-        return process(values)(queries).to(u)
-    there = guess[1].to(values)
-    level = there.mean(1, keepdim=True)  # far from zero in many units: 300 K, say
-    alone, helped = process(values - level), process(values - here)
-    misses = [one.misses(queries, alone.scales) for one in (alone, helped)]
-    share = _share(misses[0], misses[1], real.sum(1), noisy=noise > 0)
-    mixed = torch.lerp(level + alone(queries), there + helped(queries), share[:, None, None])
-    return mixed.to(u)
+    at, queries, real, [values] = _prepare(x, x_query, mask, u)
+    return GaussianProcess(at, values[None], real, noise, axes)(queries)[0].to(u)
 
 
-class Process:
-    """Functions of zero mean of which some values are known, one for each sample.
+def conditional_mean(
+    x: Float[Tensor, "#b n f"],
+    u: Float[Tensor, "b n i"],
+    x_query: Float[Tensor, "#b q f"],
+    at_x: Float[Tensor, "k b n i"],
+    at_query: Float[Tensor, "k b q i"],
+    mask: Bool[Tensor, "b n"] | None = None,
+    noise: float = 0.0,
+    axes: Sequence[int] | None = None,
+) -> Float[Tensor, "k b q i"]:
+    """Kriging with each of k models as the prior mean, blended with kriging alone.
+
+    Here kriging alone has the mean of a model's prediction as its prior mean: values may be far
+    from zero, like temperatures in kelvin. Covariances that models share are factored once.
 
     Args:
-        at: positions of the values.
-        values: of the functions there.
-        real: 1 for every value that is real, 0 for padding.
-        noise: the standard deviation of the values' errors.
-        axes: the coordinate of each feature; None: all have one scale.
+        x: positions of the observations, as in `krige`.
+        u: values there.
+        x_query: positions of the prediction.
+        at_x: predictions of the models at the observations.
+        at_query: predictions of the models at x_query.
+        mask: which observations are real; None: all.
+        noise: standard deviation of the noise in u.
+        axes: the coordinate that each feature belongs to.
+
+    >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.4], [0.6]]])
+    >>> model = torch.sin(9 * x)[None], torch.sin(9 * q)[None]  # right up to a constant
+    >>> conditional_mean(x, torch.sin(9 * x) + 1, q, *model) - torch.sin(9 * q)
+    tensor([[[[1.0000],
+              [1.0000]]]])
     """
-
-    def __init__(
-        self,
-        at: Float[Tensor, "b n f"],
-        values: Float[Tensor, "b n i"],
-        real: Float[Tensor, "b n"],
-        noise: float,
-        axes: Sequence[int] | None,
-    ) -> None:
-        self.at, self.values, self.real = at, values * real[..., None], real
-        axis = torch.tensor(axes or [0] * at.shape[-1], device=at.device)
-        scales, self.nugget = self._most_likely(noise, axis)
-        self.scales = scales[:, None, axis]
-        self.weights = self._weights()
-        while noise == 0:  # more observations may need smaller scales than those that decided them
-            loose = _loose(self.weights, self.values) & (self.scales > SCALES[0]).any(2)[:, 0]
-            if not loose.any():
-                break
-            self.scales = torch.where(loose[:, None, None], self.scales / 2, self.scales)
-            self.weights = self._weights()
-
-    def __call__(self, queries: Float[Tensor, "b q f"]) -> Float[Tensor, "b q i"]:
-        """The most likely values there."""
-        at, queries = self.at / self.scales, queries / self.scales
-        b, n, _ = at.shape
-        size = max(1, SCRATCH.get(at.device.type, FEW) // (b * n))
-        parts = queries.split(size, dim=1)
-        return torch.cat([_matern(torch.cdist(part, at)) @ self.weights for part in parts], dim=1)
-
-    def misses(
-        self, queries: Float[Tensor, "b q f"], scales: Float[Tensor, "#b 1 f"]
-    ) -> Float[Tensor, "b j i"]:
-        """How far some values are from what others make of them; 0 where a value is padding.
-
-        To predict a value at an observation from its neighbours is easier than at a query between
-        the rows of a grid, say. So all observations around it are hidden, too, as far as a query is
-        from the nearest one.
-
-        Args:
-            queries: positions where values are wanted.
-            scales: in which the distances are measured.
-        """
-        at, values, real = self._at_some(JUDGES)
-        near, hidden = _hidden(at / scales, queries / scales, real > 0)
-        distances = torch.cdist(at / self.scales, at / self.scales)
-        factor, _ = torch.linalg.cholesky_ex(_covariance(distances, real, self.nugget))
-        inverse = torch.cholesky_inverse(factor)
-        each = zip(inverse, inverse @ values, near, hidden, strict=True)
-        misses = torch.stack([_without(*sample) for sample in each])
-        return misses * real.gather(1, near[..., 0])[..., None]
-
-    def _at_some(self, most: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Positions, values and what is real, of so many observations at most."""
-        if self.at.shape[1] <= most:
-            return self.at, self.values, self.real
-        some = _some(self.real, most)
-        return _take(self.at, some), _take(self.values, some), self.real.gather(1, some)
-
-    def _weights(self) -> Float[Tensor, "b n i"]:
-        at = self.at / self.scales
-        covariance = _covariance(torch.cdist(at, at), self.real, self.nugget)
-        return torch.cholesky_solve(self.values, torch.linalg.cholesky_ex(covariance)[0])
-
-    def _most_likely(
-        self, noise: float, axis: Tensor
-    ) -> tuple[Float[Tensor, "b d"], Float[Tensor, " b"]]:
-        """Scales, and the variance of errors over that of the function.
-
-        Found by trial: first one scale for all coordinates, then more or less along each.
-        """
-        at, values, real = self._at_some(SOME_NOISY if noise else SOME)
-        parts = [at[..., axis == k] for k in range(int(axis.max()) + 1)]
-        squares = torch.stack([torch.cdist(part, part).square() for part in parts], dim=-1)
-        one = at.new_ones(len(at))
-        best = (at.new_ones(len(at), len(parts)), one, one * -math.inf)
-
-        def attempt(scales: Tensor, nuggets: Iterable[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-            distances = (squares @ scales.pow(-2)[:, None, :, None]).squeeze(-1).sqrt()
-            among, found = _among(distances, real), best
-            for nugget in nuggets:
-                covariance = _with_errors(among.clone(), real, nugget)
-                likely, loose = _likelihood(covariance, values, real, nugget, noise)
-                allowed = ~loose | (scales <= SCALES[0]).all(1) | bool(noise)
-                better = allowed & (likely > found[2])
-                found = (
-                    torch.where(better[:, None], scales, found[0]),
-                    torch.where(better, nugget, found[1]),
-                    torch.where(better, likely, found[2]),
-                )
-            return found
-
-        nuggets = [one * nugget for nugget in (NUGGETS if noise else (LEAST,))]
-        for scale in SCALES:
-            best = attempt(torch.full_like(best[0], scale), nuggets)
-        for factor in FACTORS if len(parts) > 1 else ():
-            for k in range(len(parts)):
-                along = torch.arange(len(parts), device=at.device) == k
-                best = attempt(best[0] * torch.where(along, factor, 1.0), best[1:2])
-        return best[:2]
+    at, queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
+    there = at_query.to(values)
+    level = there.mean(2, keepdim=True)
+    process = GaussianProcess(
+        at, torch.cat((values - level, values - torch.stack(priors))), real, noise, axes
+    )
+    alone, with_model = process(queries).chunk(2)
+    # Both are judged on the same folds, whose distances are in the length scales of kriging alone.
+    folds = process.kernels.index.chunk(2)[0].repeat(2, 1)
+    errors, model_errors = cross_validate(process, queries, folds).chunk(2)
+    share = _share(errors, model_errors, real.sum(1), noisy=noise > 0)
+    return torch.lerp(level + alone, there + with_model, share[..., None, None]).to(u)
 
 
-def _hidden(
-    at: Float[Tensor, "b n f"], queries: Float[Tensor, "b q f"], real: Bool[Tensor, "b n"]
+def _prepare(
+    x: Tensor, x_query: Tensor, mask: Tensor | None, *values: Tensor
+) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+    """Positions, queries, which observations are real, and values there: MAX_POINTS in float64."""
+    b, n, _ = values[0].shape
+    device = torch.device("cpu") if x.device.type == "mps" else x.device  # which has no float64
+    real = (torch.ones(b, n) if mask is None else mask).to(device).double()
+    at, queries = (v.to(device).double().expand(b, -1, -1) for v in (x, x_query))
+    each = [v.to(device).double() for v in values]
+    if n > MAX_POINTS:
+        some = random_subset(real, MAX_POINTS)
+        at, real, each = take(at, some), real.gather(1, some), [take(v, some) for v in each]
+    return at, queries, real, each
+
+
+def cross_validate(
+    process: GaussianProcess, queries: Float[Tensor, "b q f"], measured_by: Int[Tensor, "g b"]
+) -> Float[Tensor, "g b j i"]:
+    """Leave-out cross-validation residuals at some observations; 0 where one is padding.
+
+    Leaving out one observation alone would flatter kriging: on a grid of distant rows, each is
+    predicted well from its neighbours in the row, but a query between the rows is not. So all
+    observations around it are left out as well, up to the distance of a query from its nearest
+    observation.
+
+    Args:
+        process: conditioned on the observations.
+        queries: positions of the prediction.
+        measured_by: for each function, the kernel in whose length scales distances are taken.
+    """
+    x, columns, real = process.subset(CV_POINTS)
+    kernels = process.kernels
+    pairs = torch.stack((kernels.index, measured_by), -1).flatten(0, 1)
+    pairs, index = pairs.unique(dim=0, return_inverse=True)
+    judges, fold = pairs[:, 1].unique(return_inverse=True)
+    samples, scales = kernels.sample[judges], process.by_feature(kernels.scales[judges])
+    near, left_out = _folds(x[samples] / scales, queries[samples] / scales, real[samples] > 0)
+    found = []
+    for k, j in zip(pairs[:, 0].tolist(), fold.tolist(), strict=True):
+        sample = kernels.sample[k]
+        at = x[sample] / process.by_feature(kernels.scales[k])
+        covariance = add_nugget(matern(torch.cdist(at, at)), real[sample], kernels.nuggets[k, 0])
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(covariance)[0])
+        errors = _leave_out(inverse, inverse @ columns[sample], near[j], left_out[j])
+        found.append(errors * real[sample, near[j, :, 0], None])
+    each = process.by_function(torch.stack(found))
+    return replace(kernels, index=index.view_as(measured_by)).own(each)
+
+
+def _folds(
+    x: Float[Tensor, "b n f"], queries: Float[Tensor, "b q f"], real: Bool[Tensor, "b n"]
 ) -> tuple[Int[Tensor, "b j m"], Bool[Tensor, "b j m"]]:
-    """For some observations themselves and the nearest others, and which of these are hidden."""
-    chosen = min(TRIALS, at.shape[1])
+    """The index of some observations, those of the nearest others, and which to leave out."""
+    count = min(FOLDS, x.shape[1])
     first = real.int().argsort(dim=1, descending=True, stable=True)  # real ones, then padding
-    each = [_spread(max(int(count), chosen), chosen) for count in real.sum(1)]
-    judges = first.gather(1, torch.stack(each).to(first))
-    asked = queries[:, _spread(queries.shape[1], chosen).to(at.device)]
+    each = [_spread(max(int(total), count), count) for total in real.sum(1)]
+    chosen = first.gather(1, torch.stack(each).to(first))
+    asked = queries[:, _spread(queries.shape[1], count).to(x.device)]
     padding = ~real[:, None]
-    radius = torch.cdist(asked, at).masked_fill(padding, math.inf).amin(2, keepdim=True)
-    distances = torch.cdist(_take(at, judges), at).masked_fill(padding, math.inf)
-    distances.scatter_(2, judges[..., None], -1.0)
-    near = distances.topk(min(HIDDEN, at.shape[1]), dim=2, largest=False)
-    hidden = near.values < radius
-    most = int(hidden.sum(2).max())  # those that are hidden come first
-    return near.indices[..., :most], hidden[..., :most]
+    radius = torch.cdist(asked, x).masked_fill(padding, math.inf).amin(2, keepdim=True)
+    distances = torch.cdist(take(x, chosen), x).masked_fill(padding, math.inf)
+    distances.scatter_(2, chosen[..., None], -1.0)
+    near = distances.topk(min(FOLD_SIZE, x.shape[1]), dim=2, largest=False)
+    left_out = near.values < radius
+    most = int(left_out.sum(2).max())  # those that are left out come first
+    return near.indices[..., :most], left_out[..., :most]
 
 
-def _without(
+def _leave_out(
     inverse: Float[Tensor, "n n"],
-    weights: Float[Tensor, "n i"],
+    weights: Float[Tensor, "n c"],
     near: Int[Tensor, "j m"],
-    hidden: Bool[Tensor, "j m"],
-) -> Float[Tensor, "j i"]:
-    """How far the first value of each row is from what all that are not hidden make of it.
+    left_out: Bool[Tensor, "j m"],
+) -> Float[Tensor, "j c"]:
+    """Residuals of the first observation of each row, predicted from all that are not left out.
 
-    A block of the inverse covariance tells: leave-one-out in closed form, for several at once.
+    A block of the inverse covariance gives them: leave-one-out in closed form, for several at once.
     """
     blocks = inverse[near[:, :, None], near[:, None, :]]
-    apart = torch.eye(near.shape[1], dtype=inverse.dtype, device=inverse.device)
-    blocks = torch.where(hidden[:, :, None] & hidden[:, None, :], blocks, apart)
-    return torch.linalg.solve(blocks, weights[near] * hidden[..., None])[:, 0]
+    identity = torch.eye(near.shape[1], dtype=inverse.dtype, device=inverse.device)
+    blocks = torch.where(left_out[:, :, None] & left_out[:, None, :], blocks, identity)
+    return torch.linalg.solve(blocks, weights[near] * left_out[..., None])[:, 0]
 
 
 def _spread(count: int, chosen: int) -> Int[Tensor, " chosen"]:
@@ -244,89 +195,29 @@ def _spread(count: int, chosen: int) -> Int[Tensor, " chosen"]:
     return (torch.arange(chosen, dtype=torch.float64) * GOLDEN % 1 * count).long()
 
 
-def _some(real: Float[Tensor, "b n"], count: int) -> Int[Tensor, "b count"]:
-    """So many observations of each sample at random, real ones first; always the same."""
-    keys = torch.rand(real.shape[1], generator=torch.Generator().manual_seed(0)).to(real)
-    return (keys + real).topk(count, dim=1).indices
-
-
-def _take(values: Float[Tensor, "b n c"], index: Int[Tensor, "b k"]) -> Float[Tensor, "b k c"]:
-    return values.gather(1, index[..., None].expand(-1, -1, values.shape[-1]))
-
-
 def _share(
-    alone: Float[Tensor, "b j i"],
-    helped: Float[Tensor, "b j i"],
-    count: Float[Tensor, " b"],
+    alone: Float[Tensor, "*k j i"],
+    with_model: Float[Tensor, "*k j i"],
+    count: Float[Tensor, "*#k"],
     noisy: bool = False,
-) -> Float[Tensor, " b"]:
-    """What a prediction with a guess counts beside one without, if they miss values by so much.
+) -> Float[Tensor, "*k"]:
+    """The share of the model in the blend, from cross-validation residuals.
 
-    Errors of noisy values are missed by both alike and say nothing: there it is the share with
-    which a mixture of both misses least. The fewer observations say so, the less they can say
-    against the guess.
+    The two are weighted by inverse squares of their mean absolute residuals. Noise is in the
+    residuals of both, and says nothing: there it is the share whose blend has the least squared
+    residual. The fewer observations there are, the less they can say against the model.
 
-    >>> misses = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
-    >>> alone, helped = (v[:, None, None] for v in misses)
-    >>> [round(share, 2) for share in _share(alone, helped, count=torch.tensor(100)).tolist()]
+    >>> residuals = torch.tensor([2.0, 0.0, 1.0]), torch.tensor([1.0, 1.0, 0.0])
+    >>> alone, with_model = (v[:, None, None] for v in residuals)
+    >>> [round(v, 2) for v in _share(alone, with_model, count=torch.tensor(100.0)).tolist()]
     [0.8, 0.01, 1.0]
     """
     if noisy:
-        apart = alone - helped
-        square = apart.square().sum((1, 2))
-        share = torch.where(square == 0, 1.0, (alone * apart).sum((1, 2)) / square).clamp(0, 1)
+        apart = alone - with_model
+        square = apart.square().sum((-2, -1))
+        best = (alone * apart).sum((-2, -1)) / square
+        share = torch.where(square == 0, 1.0, best).clamp(0, 1)
     else:
-        a, h = (v.abs().sum((1, 2)) for v in (alone, helped))
-        share = torch.where(a + h == 0, 1.0, 1 / (1 + (h / a).square()))
-    return torch.lerp(torch.ones_like(share), share, count**2 / (count**2 + FAVOUR**2))
-
-
-def _matern(r: Tensor) -> Tensor:
-    """The covariance at distances r, which are overwritten."""
-    s = r.mul_(math.sqrt(5))
-    fading = torch.exp(-s)
-    return fading.mul_(s.square().div_(3).add_(s).add_(1))
-
-
-def _covariance(
-    distances: Float[Tensor, "b n n"], real: Float[Tensor, "b n"], nugget: Float[Tensor, " b"]
-) -> Float[Tensor, "b n n"]:
-    """Of the observations, in units of the function's variance; padded ones are on their own.
-
-    The distances are overwritten.
-    """
-    return _with_errors(_among(distances, real), real, nugget)
-
-
-def _among(distances: Float[Tensor, "b n n"], real: Float[Tensor, "b n"]) -> Float[Tensor, "b n n"]:
-    """The covariance of the function among real observations; the distances are overwritten."""
-    among = _matern(distances)
-    return among if real.all() else among.mul_(real[..., :, None] * real[..., None, :])
-
-
-def _with_errors(
-    among: Float[Tensor, "b n n"], real: Float[Tensor, "b n"], nugget: Float[Tensor, " b"]
-) -> Float[Tensor, "b n n"]:
-    """The covariance of observations, in place of that of the function there."""
-    among.diagonal(dim1=-2, dim2=-1).add_(torch.where(real > 0, nugget[..., None], 1.0))
-    return among
-
-
-def _likelihood(
-    covariance: Tensor, values: Tensor, real: Tensor, nugget: Tensor, noise: float
-) -> tuple[Float[Tensor, " b"], Bool[Tensor, " b"]]:
-    """Twice the logarithm of the likelihood, up to a constant, and which answers are loose."""
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    weights = torch.cholesky_solve(values, factor)
-    count, squares = real.sum(1) * values.shape[-1], (values * weights).sum((1, 2))
-    least = torch.finfo(values.dtype).tiny
-    variance = noise**2 / nugget if noise else (squares / count).clamp(min=least)
-    spread = 2 * values.shape[-1] * factor.diagonal(dim1=1, dim2=2).log().sum(1)
-    likely = -(count * torch.log(variance) + spread + squares / variance)
-    return torch.where(failed == 0, likely, -math.inf), _loose(weights, values)
-
-
-def _loose(weights: Tensor, values: Tensor) -> Bool[Tensor, " b"]:
-    """Which samples an answer misses that is to pass through their values."""
-    missed, size = ((v.square().sum((1, 2))) for v in (LEAST * weights, values))
-    return ~(missed <= EXACT**2 * size)
+        a, m = (v.abs().sum((-2, -1)) for v in (alone, with_model))
+        share = torch.where(a + m == 0, 1.0, 1 / (1 + (m / a).square()))
+    return torch.lerp(torch.ones_like(share), share, count**2 / (count**2 + PRIOR_WEIGHT**2))

@@ -14,7 +14,15 @@ from lno.data.fields import Fields
 
 @dataclass(frozen=True)
 class Labels:
-    """What the inputs and outputs of an operator mean, and the box that it was trained in."""
+    """What the inputs and outputs of an operator mean, and the box that it was trained in.
+
+    Args:
+        names, units: of coordinates, channels and parameters, as in `Fields`.
+        frame: what the coordinates are, in words.
+        low, high: the ends of the box, for each coordinate.
+        grid: the shape of the grid of the training data, if it was one.
+        space: how many leading coordinates are positions.
+    """
 
     names: dict[str, list[str]]
     units: dict[str, list[str]]
@@ -22,6 +30,7 @@ class Labels:
     low: tuple[float, ...]
     high: tuple[float, ...]
     grid: tuple[int, ...] | None
+    space: int
 
     @classmethod
     def of(cls, prepared: Fields, observes_answers: bool = False) -> Labels:
@@ -34,9 +43,8 @@ class Labels:
             {**labels, "u": labels["y"]} if observes_answers else dict(labels)
             for labels in (prepared.names, prepared.units)
         )
-        return cls(
-            names, units, prepared.frame, tuple(low.tolist()), tuple(high.tolist()), prepared.grid
-        )
+        box = (tuple(low.tolist()), tuple(high.tolist()))
+        return cls(names, units, prepared.frame, *box, prepared.grid, prepared.space)
 
     def axes(self, shape: Sequence[int], period: Sequence[float | None]) -> tuple[np.ndarray, ...]:
         """The coordinates of a regular grid of this shape over the box.
@@ -49,12 +57,12 @@ class Labels:
         )
 
     def require(self, key: str, got: int) -> None:
-        """Raise unless there are as many coordinates ("x") or channels ("u") as in training."""
-        names = self.names[key]
+        """Raise unless there are as many coordinates, channels or parameters as in training."""
+        names = self.names.get(key, [])
         if got != len(names):
-            what = "coordinates" if key == "x" else "channels"
-            told = f" ({', '.join(names)})" if names else ""
-            raise ValueError(f"{key}: expected {len(names)} {what}{told}, got {got}")
+            what = {"x": "coordinates", "parameters": "numbers"}.get(key, "channels")
+            listed = f" ({', '.join(names)})" if names else ""
+            raise ValueError(f"{key}: expected {len(names)} {what}{listed}, got {got}")
 
     def compare(self, fields: Fields, *keys: str) -> None:
         """Warn where data name coordinates ("x") or channels otherwise, if they name them."""
@@ -71,11 +79,13 @@ class Labels:
     def check(self, fields: Fields, period: Sequence[float | None]) -> None:
         """Refuse other coordinates or channels; warn of positions outside of the box."""
         self.require("x", fields.spec.coordinates)
-        self.require("u", fields.spec.in_channels)
+        self.require("u", columns.channels(fields.u))
+        self.require("parameters", 0 if fields.parameters is None else fields.parameters.shape[1])
         low, high = np.array(self.low), np.array(self.high)
         bounded = np.array([p is None for p in period])
         # Half a cell of a grid is not far, and a window may end between two of its points.
-        cells = 5000 if self.grid is None else np.maximum(np.array(self.grid) - 1, 1)
+        gridded = self.grid is not None and len(self.grid) == len(low)
+        cells = np.maximum(np.array(self.grid) - 1, 1) if gridded else 5000
         slack = 0.5 * (high - low) / cells
         for what, column in (("observed", fields.x), ("query", fields.x_query)):
             outside = total = 0
@@ -88,7 +98,7 @@ class Labels:
                     f"{a:.4g} <= {name} <= {b:.4g}" for name, a, b, inside in sides if inside
                 )
                 warnings.warn(
-                    f"{outside} of {total} {what} positions lie outside of the box that the "
+                    f"{outside} of {total} {what} positions lie outside the box that the "
                     f"operator was trained in ({box}): expect larger errors there",
                     stacklevel=3,
                 )

@@ -1,13 +1,13 @@
-"""Bringing positions and values to a common scale, and predictions back.
+"""Standardisation of positions and values, and back.
 
-Fitted on training data alone and kept inside the model file.
+Normalisers are fitted to training data alone and kept in the model file.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,13 +49,13 @@ class Standardizer:
         return cls._fit(columns_, count, lambda values: values)
 
     @classmethod
-    def fit_pooled(cls, columns_: Sequence[Column], count: int) -> Standardizer:
-        """Like `fit`, with one mean and one std for all channels.
+    def fit_frames(cls, columns_: Sequence[Column], count: int, channels: int) -> Standardizer:
+        """Like `fit` for columns that hold frames, with one mean and std a channel for all frames.
 
-        >>> Standardizer.fit_pooled([np.array([[[1.0, 3.0]]])], 1)
+        >>> Standardizer.fit_frames([np.array([[[1.0, 3.0]]])], 1, channels=1)
         Standardizer(mean=(2.0,), std=(1.0,))
         """
-        return cls._fit(columns_, count, lambda values: values.reshape(-1, 1))
+        return cls._fit(columns_, count, lambda values: values.reshape(-1, channels))
 
     @classmethod
     def _fit(
@@ -99,6 +99,11 @@ class Standardizer:
 class Coordinates:
     """Standardised positions; a periodic coordinate becomes the pair cos, sin of its angle.
 
+    Args:
+        scale: of every coordinate.
+        period: of every coordinate; None for those that have none.
+        space: how many leading coordinates are positions; the rest are covariates. None: all.
+
     >>> c = Coordinates(Standardizer((0.5, 0.0), (0.25, 1.0)), period=(None, 2.0))
     >>> c.axes, c.encode(torch.tensor([[1.0, 1.0]])).round(decimals=3)
     ((0, 1, 1), tensor([[ 2., -1., -0.]]))
@@ -106,13 +111,21 @@ class Coordinates:
 
     scale: Standardizer
     period: tuple[float | None, ...]
+    space: int | None = None
+
+    def __post_init__(self) -> None:
+        d = len(self.scale.mean)
+        if len(self.period) != d or not all(p is None or 0 < p < math.inf for p in self.period):
+            raise ValueError(f"expected {d} positive periods or None, got {self.period}")
+        if self.space is not None and not 1 <= self.space <= d:
+            raise ValueError(f"space: expected a number from 1 to {d}, got {self.space}")
 
     @classmethod
     def fit(cls, fields: Fields) -> Coordinates:
         """Fit to the observed and the query positions of `fields` together."""
         both = [fields.x] if fields.same_points else [fields.x, fields.x_query]
         period = tuple(fields.period or (None,) * fields.spec.coordinates)
-        return cls(Standardizer.fit(both, len(fields)), period)
+        return cls(Standardizer.fit(both, len(fields)), period, fields.space)
 
     @property
     def features(self) -> int:
@@ -136,40 +149,91 @@ class Coordinates:
                 parts += [torch.cos(angle).float(), torch.sin(angle).float()]
         return torch.cat(parts, dim=-1)
 
+    @property
+    def distance_axes(self) -> tuple[int, ...]:
+        """The coordinate that each of the `distance_features` belongs to."""
+        space = len(self.period) if self.space is None else self.space
+        return tuple(axis for axis in self.axes if axis < space)
+
+    def distance_features(self, x: Tensor) -> Tensor:
+        """The features of positions (..., d) that count for distances: no covariates."""
+        return self.encode(x)[..., : len(self.distance_axes)]
+
 
 @dataclass(frozen=True)
 class Normalizers:
-    """The normalisers of positions, observed values and answers."""
+    """The normalisers of positions, observed values, answers and parameters."""
 
     x: Coordinates
     u: Standardizer
     y: Standardizer
+    parameters: Standardizer | None = None
 
     @classmethod
     def fit(cls, fields: Fields) -> Normalizers:
-        """Fit to training data, which must have answers."""
+        """Fit to training data, which must have answers; those of y to y − background."""
         if fields.y is None:
             raise ValueError("the data have no answers y: expected Fields(x, u, x_query, y)")
-        count = len(fields)
-        u, y = Standardizer.fit([fields.u], count), Standardizer.fit([fields.y], count)
-        return cls(Coordinates.fit(fields), u, y)
+        count, parameters = len(fields), None
+        if fields.parameters is not None:
+            parameters = Standardizer.fit([fields.parameters[:, None]], count)
+        u, y = Standardizer.fit([fields.u], count), Standardizer.fit([anomalies(fields)], count)
+        return cls(Coordinates.fit(fields), u, y, parameters)
+
+    @property
+    def in_channels(self) -> int:
+        """How many numbers a model reads at a point, besides its position."""
+        return len(self.u.mean) + len(self.parameters.mean if self.parameters else ())
 
     def encode(self, batch: Batch) -> Batch:
-        """A batch in physical units as the model reads it."""
-        return batch.map(self.x.encode, self.u.encode, self.y.encode)
+        """A batch in physical units as a model reads it.
+
+        From y, and from u where it is observed of the same field, the background is subtracted; the
+        background itself stays in physical units.
+        """
+        changed = batch.each(self.x.encode, ("x", "x_query"))
+        u, y, parameters = batch.u, batch.y, batch.parameters
+        if batch.observed_background is not None:
+            u = u - batch.observed_background
+        if y is not None:
+            y = self.y.encode(y if batch.background is None else y - batch.background)
+        if parameters is not None and self.parameters is not None:
+            parameters = self.parameters.encode(parameters)
+        return replace(changed, u=self.u.encode(u), y=y, parameters=parameters)
+
+    def decode(self, prediction: Tensor, background: Tensor | None = None) -> Tensor:
+        """A model's prediction (b, q, o) in physical units, with the background added."""
+        values = self.y.decode(prediction)
+        return values if background is None else values + background.to(values)
 
     def to_dict(self) -> dict[str, Any]:
         """All numbers, ready for JSON."""
-        positions = {**to_dict(self.x.scale), "period": self.x.period}
-        return {"x": positions, "u": to_dict(self.u), "y": to_dict(self.y)}
+        positions = {**to_dict(self.x.scale), "period": self.x.period, "space": self.x.space}
+        parameters = None if self.parameters is None else to_dict(self.parameters)
+        others = {"u": to_dict(self.u), "y": to_dict(self.y), "parameters": parameters}
+        return {"x": positions, **others}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Normalizers:
         """What `to_dict` gave."""
-        positions = {k: v for k, v in values["x"].items() if k != "period"}
-        x = Coordinates(from_dict(Standardizer, positions), tuple(values["x"]["period"]))
-        return cls(x, *(from_dict(Standardizer, values[name]) for name in ("u", "y")))
+        positions = dict(values["x"])
+        period, space = tuple(positions.pop("period")), positions.pop("space")
+        x = Coordinates(from_dict(Standardizer, positions), period, space)
+        u, y = (from_dict(Standardizer, values[name]) for name in ("u", "y"))
+        given = values["parameters"]
+        return cls(x, u, y, None if given is None else from_dict(Standardizer, given))
+
+
+def anomalies(fields: Fields) -> Column:
+    """The answers minus the background, or the answers where there is none."""
+    if fields.y is None or fields.background is None:
+        assert fields.y is not None
+        return fields.y
+    pairs = (columns.samples(c, len(fields)) for c in (fields.y, fields.background))
+    return columns.stack([y - known for y, known in zip(*pairs, strict=True)])
 
 
 def _like(numbers: tuple[float, ...], values: Tensor) -> Tensor:
-    return torch.tensor(numbers, dtype=values.dtype, device=values.device)
+    """One number a channel; where the channels are those of several frames, the numbers repeat."""
+    frames = max(1, values.shape[-1] // max(1, len(numbers)))
+    return torch.tensor(numbers * frames, dtype=values.dtype, device=values.device)

@@ -1,11 +1,11 @@
-"""Where a field is observed: patterns of sensors, and the part of the domain that they lie in."""
+"""Where a field is observed: patterns of sensors, and the window of the domain that they lie in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import columns
+from lno.data.columns import Column
 from lno.data.fields import Fields
 
 
@@ -146,24 +147,36 @@ class Window:
         if fields.y is None:
             raise ValueError("the data have no answers y to restrict")
         names, count = fields.names["x"], len(fields)
+        insides = [self.contains(x, names) for x in columns.samples(fields.x_query, count)]
         shared = columns.is_shared(fields.x_query)
-        places = list(columns.samples(fields.x_query, count))
-        insides = [self.contains(place, names) for place in places]
-        x = [place[inside] for place, inside in zip(places, insides, strict=True)]
-        y = [
-            values[insides[0 if shared else k]]
-            for k, values in enumerate(columns.samples(fields.y, count))
-        ]
-        empty = [k for k, values in enumerate(y) if len(values) == 0]
+        empty = [k for k, inside in enumerate(insides) if not inside.any()]
         if empty:
             raise ValueError(f"{self} contains no point of sample {empty[0]}")
+
+        def part(column: Column | None) -> Any:
+            if column is None:
+                return None
+            if columns.is_shared(column):
+                return columns.sample(column, 0)[insides[0]]
+            every = columns.samples(column, count)
+            return [values[insides[0 if shared else k]] for k, values in enumerate(every)]
+
+        sizes = fields.query_weights
+        if sizes is None and fields.same_points:
+            sizes = fields.weights
+        geometry = fields.geometry if fields.geometry and "y" in fields.geometry else None
         return Fields(
-            x[0] if shared else x,
-            y=y,
-            grid=_subgrid(fields.grid, insides[0]) if shared else None,
+            part(fields.x_query),
+            y=part(fields.y),
+            parameters=fields.parameters,
+            weights=part(sizes),
+            background=part(fields.background),
+            grid=_subgrid(fields.spec.grid, insides[0]) if shared else None,
+            geometry=geometry,
+            space=fields.space,
             period=fields.period,
-            names={key: fields.names[key] for key in ("x", "y")},
-            units={key: fields.units[key] for key in ("x", "y")},
+            names={key: v for key, v in fields.names.items() if key != "u"},
+            units={key: v for key, v in fields.units.items() if key != "u"},
             frame=fields.frame,
             provenance=fields.provenance,
         )

@@ -1,9 +1,11 @@
 """`Fields` in one HDF5 file, readable with plain h5py.
 
-Datasets `x`, `u`, `y`, and `x_query` where it differs from `x`: shape (s, n, c), (n, c) for
-positions that all samples share, or (Σ n_k, c) with `<name>_offsets` (s + 1) for samples of
-different sizes. Attributes: format, version, samples, hash, frame, and as JSON grid, period, names,
-units, provenance. Chunks hold whole samples, are compressed, and carry a checksum.
+Datasets `x`, `u`, `y`, and those of `x_query`, `weights`, `query_weights`, `background`, `cells`
+and `grid_index` that the data have: shape (s, n, c), (n, c) for what all samples share, or
+(Σ n_k, c) with `<name>_offsets` (s + 1) for samples of different sizes; `parameters` (s, p).
+Attributes: format, version, samples, digest, and as JSON meaning (grid, period, names, units,
+geometry, space, frame) and provenance. Chunks hold whole samples, are compressed, and carry a
+checksum.
 """
 
 from __future__ import annotations
@@ -19,22 +21,30 @@ import h5py
 import numpy as np
 
 from lno.data.columns import Column, Ragged, Rows
-from lno.data.fields import COLUMNS, Fields
+from lno.data.fields import COLUMNS, INDEX_COLUMNS, Fields
 from lno.files import replacing, require_signature
 
-FORMAT, VERSION = "lno.fields", 1
-JSON = ("grid", "period", "names", "units", "provenance")  # attributes that are more than a string
+FORMAT, VERSION = "lno.fields", 2
+MEANING = ("grid", "period", "names", "units", "geometry", "space", "frame")
+# Version 2 added columns and gathered most attributes in one.
+CONVERT = """with h5py.File(PATH, "r+") as f:
+    old = f.attrs
+    meaning = {k: json.loads(old[k]) for k in ("grid", "period", "names", "units")}
+    meaning |= {"geometry": None, "space": f["x"].shape[-1], "frame": old["frame"]}
+    old.update(version=2, digest=old["hash"], meaning=json.dumps(meaning))"""
 CHUNK_VALUES = 1 << 17  # half a MiB of float32: small enough to read one sample, large to compress
 
 
 def save(fields: Fields, path: str | Path) -> None:
     """Write `fields` to one file; `path` keeps its old content until the new one is whole."""
     with replacing(path) as temporary, _writing(temporary) as file:
-        for key in JSON:
-            file.attrs[key] = json.dumps(getattr(fields, key))
+        meaning = {key: getattr(fields, key) for key in MEANING}
         file.attrs.update(format=FORMAT, version=VERSION, samples=len(fields))
-        file.attrs.update(frame=fields.frame, hash=fields.hash)
-        for name in COLUMNS:
+        file.attrs.update(digest=fields.digest, meaning=json.dumps(meaning))
+        file.attrs["provenance"] = json.dumps(fields.provenance)
+        if fields.parameters is not None:
+            _write(file, "parameters", fields.parameters)
+        for name in (*COLUMNS, *INDEX_COLUMNS):
             column = fields.column(name)
             if isinstance(column, Ragged):
                 packed = Ragged.pack(list(column))
@@ -65,16 +75,16 @@ def load(path: str | Path, *, lazy: bool = False) -> Fields:
 
 
 class _Guarded(io.FileIO):
-    """A file that keeps its first failure to itself.
+    """A file object that hides its first write error from HDF5.
 
     HDF5 cannot give up a file that it failed to write: it tries again when the process ends, and
-    crashes it. So it is told that all went well, and the failure is raised once it has let go.
+    crashes it. So every write appears to succeed, and the error is raised once HDF5 has closed.
     """
 
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write, or remember why not."""
+        """Write, or remember the error."""
         try:
             if self.failure is None:
                 return super().write(data) or 0
@@ -83,7 +93,7 @@ class _Guarded(io.FileIO):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Change the size, or remember why not."""
+        """Change the size, or remember the error."""
         try:
             if self.failure is None:
                 return super().truncate(size)
@@ -92,7 +102,7 @@ class _Guarded(io.FileIO):
         return size or 0
 
     def readinto(self, buffer: Any) -> int:
-        """Read back what was written; zeros where it never arrived."""
+        """Read back what was written; zeros where the write failed."""
         view = memoryview(buffer).cast("B")
         count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)
@@ -133,26 +143,37 @@ def _read(file: h5py.File, lazy: bool) -> Fields:
     if attributes.get("format") != FORMAT:
         got = attributes.get("format")
         raise ValueError(f"expected the attribute format = {FORMAT!r}, got {got!r}")
-    if int(attributes["version"]) > VERSION:
+    version = int(attributes["version"])
+    if version > VERSION:
         raise ValueError(
-            f"written in format version {attributes['version']}, this lno reads up to {VERSION}: "
+            f"written in format version {version}, this lno reads up to {VERSION}: "
             "update with 'pip install -U latent-neural-operator'"
         )
-    meaning = {key: json.loads(attributes[key]) for key in JSON}
-    found: dict[str, Column | None] = {name: _column(file, name, lazy) for name in COLUMNS}
+    if version < VERSION:
+        raise ValueError(
+            f"written in format version {version} by an older lno; this one reads version "
+            f"{VERSION}. Make or read the data again, or convert the file with h5py:\n{CONVERT}"
+        )
+    meaning = json.loads(attributes["meaning"])
+    if not isinstance(meaning, dict) or set(meaning) != set(MEANING):
+        raise ValueError(f"meaning: expected {', '.join(MEANING)}, got {str(meaning)[:100]}")
+    found: dict[str, Any] = {name: _column(file, name, lazy, "f") for name in COLUMNS}
+    found |= {name: _column(file, name, lazy, "i") for name in INDEX_COLUMNS}
     if found["x"] is None or found["u"] is None:
         raise ValueError("expected the datasets x and u")
-    fields = Fields(**found, **meaning, frame=str(attributes["frame"]))  # type: ignore[arg-type]
-    stored = str(attributes["hash"])
+    parameters = _dataset(file, "parameters", "f")
+    found["parameters"] = None if parameters is None else parameters[...]
+    fields = Fields(**found, **meaning, provenance=json.loads(attributes["provenance"]))
+    stored = str(attributes["digest"])
     if lazy:
-        fields._hash = stored
-    elif fields.hash != stored:
-        raise ValueError("the values do not match their hash: the file was changed or damaged")
+        fields._digest = stored
+    elif fields.digest != stored:
+        raise ValueError("the values do not match their digest: the file was changed or damaged")
     return fields
 
 
-def _column(file: h5py.File, name: str, lazy: bool) -> Column | None:
-    dataset = _dataset(file, name, "f")
+def _column(file: h5py.File, name: str, lazy: bool, kind: str) -> Column | None:
+    dataset = _dataset(file, name, kind)
     if dataset is None:
         return None
     offsets = _dataset(file, f"{name}_offsets", "i")

@@ -1,4 +1,4 @@
-"""Points and values in CSV files: one row a point, one named column a coordinate or channel."""
+"""CSV files of points and values: a row for each point, a column for each coordinate or channel."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lno.files import write_text
 
 
 def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
-    """The columns `wanted` of a CSV file with a header, in that order: (rows, columns).
+    """Read the columns `wanted` of a CSV file with a header, in that order: (rows, columns).
 
-    Other columns are ignored. A cell that is not a finite number is an error that names its line.
+    Other columns are ignored. A cell that is not a finite number is an error with its line number.
     """
     return read_numbered(path, wanted)[0]
 
 
 def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Like `read_csv`, with the line that each row stands in."""
+    """Like `read_csv`, with the line number of each row."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
@@ -46,7 +46,7 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
         )
     twice = [name for name in wanted if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path}, line 1: the column {twice[0]!r} stands there more than once")
+        raise ValueError(f"{path}, line 1: the column {twice[0]!r} appears more than once")
     places = [header.index(name) for name in wanted]
     rows, numbers = [], []
     for number, line in lines[1:]:
@@ -64,7 +64,7 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
 
 
 def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> None:
-    """Write values (rows, columns) under a header, atomically."""
+    """Write values (rows, columns) with a header, atomically."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(names)

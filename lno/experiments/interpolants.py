@@ -1,4 +1,4 @@
-"""What a sensible person does without learning: the classical opponents of completers."""
+"""Interpolation without learning: the classical baselines of completers."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.training.progress import progress
 
-NEIGHBORS = 64  # observations that decide a value of radial basis functions
+NEIGHBORS = 64  # nearest observations that an RBF interpolant uses at a point
 Interpolant = Callable[[Sequence[Fields]], list[Tensor]]
 
 
-def by_rbf(seen: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
-    """What radial basis functions make of several sets of observations, on all cores."""
-    samples = [sample for fields in seen for sample in fields]
-    rbf = partial(interpolate_rbf, period=seen[0].period, neighbors=NEIGHBORS)
+def by_rbf(observed: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
+    """Interpolate several sets of observations with radial basis functions, on all cores."""
+    samples = [sample for fields in observed for sample in fields]
+    rbf = partial(interpolate_rbf, period=observed[0].period, neighbors=NEIGHBORS)
     columns = ([getattr(s, name) for s in samples] for name in ("x", "u", "x_query"))
     answers = []
     with progress("interpolating", len(samples)) as update, _mapping(len(samples)) as mapped:
         for answer in mapped(rbf, *columns):
             answers.append(torch.from_numpy(answer).float())
             update(len(answers))
-    return list(torch.stack(answers).split([len(fields) for fields in seen]))
+    return list(torch.stack(answers).split([len(fields) for fields in observed]))
 
 
-def by_kriging(seen: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
-    """What kriging makes of several sets of observations, with a scale for each coordinate."""
-    coordinates = Coordinates.fit(seen[0])
-    axes, answers = None if one_scale else coordinates.axes, []
-    batches = [fields.batch([k]) for fields in seen for k in range(len(fields))]
+def by_kriging(observed: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
+    """Krige several sets of observations, with a length scale for each coordinate or for all."""
+    coordinates = Coordinates.fit(observed[0])
+    axes, answers = None if one_scale else coordinates.distance_axes, []
+    batches = [fields.batch([k]) for fields in observed for k in range(len(fields))]
     with progress("kriging", len(batches)) as update:
         for batch in batches:
-            x, x_query = (coordinates.encode(v) for v in (batch.x, batch.x_query))
+            x, x_query = (coordinates.distance_features(v) for v in (batch.x, batch.x_query))
             answers.append(krige(x, batch.u, x_query, axes=axes))
             update(len(answers))
-    return list(torch.cat(answers).split([len(fields) for fields in seen]))
+    return list(torch.cat(answers).split([len(fields) for fields in observed]))
 
 
 INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {
@@ -58,11 +58,11 @@ INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {
 
 @contextmanager
 def _mapping(count: int) -> Iterator[Callable[..., Any]]:
-    """`map`, shared out to processes where there is enough to do for each to be worth its start."""
+    """`map`, in several processes where there is enough work to make up for starting them."""
     processes = min(os.cpu_count() or 1, count // 32)
     if processes < 2:
         yield map
         return
-    # Not forked: what CUDA and threads hold in this process would be broken in a copy of it.
+    # Not forked: CUDA and threads do not survive a fork.
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield pool.map

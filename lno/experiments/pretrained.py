@@ -1,7 +1,7 @@
-"""The models that come with `lno reconstruct`: our completers as one ensemble, our propagators too.
+"""The models that come with `lno reconstruct`: our completers and our propagators as ensembles.
 
-Weights are kept in half precision; errors of both are measured side by side. Bounds are calibrated
-on the samples that were watched, and how much they contain is measured on the test samples.
+Weights are stored in half precision, and errors of both precisions are measured. Bounds are
+calibrated on the validation samples, and their coverage is measured on the test samples.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lno.calibration import Misses, calibrate, covered
+from lno.calibration import Scores, calibrate, coverage, promise, require_fields
 from lno.data import Fields
 from lno.data.observe import RandomRatio
-from lno.experiments.cells import Cell, train_operators
 from lno.experiments.inverse import (
     COMPLETERS,
     PROPAGATORS,
@@ -28,17 +27,18 @@ from lno.experiments.inverse import (
     predicted,
 )
 from lno.experiments.presets import RATIOS, WINDOW
+from lno.experiments.queue import train_operators
+from lno.experiments.runs import RunSpec
 from lno.files import read_json, write_json, write_text
 from lno.operator import Operator
-from lno.reconstruct import PRETRAINED, Reconstructor
+from lno.reconstruct import BATCH, PRETRAINED, Reconstructor
 from lno.report.plots import agreement
 from lno.report.tables import MISSING, Table
-from lno.tasks import Completion
 from lno.training.progress import progress
 
-CELLS: tuple[Cell, ...] = tuple(
-    next(c for c in cells if c.recipe == recipe)
-    for cells, recipe in ((COMPLETERS, "our-completer"), (PROPAGATORS, "our-propagator"))
+SPECS: tuple[RunSpec, ...] = tuple(
+    next(spec for spec in specs if spec.recipe == recipe)
+    for specs, recipe in ((COMPLETERS, "our-completer"), (PROPAGATORS, "our-propagator"))
 )
 SEEDS = range(3)
 LEVEL, LEVELS = 0.9, (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -51,95 +51,123 @@ def make(
     device: str = "auto",
     say: Callable[[str], None] = lambda line: None,
 ) -> Table:
-    """Train what is missing, write the models and their cards, and measure them."""
+    """Train what is missing, write the models, calibrate and measure them."""
     completer, propagator = (
-        joined(cell, train_operators(cell, SEEDS, device, say)) for cell in CELLS
+        joined(spec, train_operators(spec, SEEDS, device, say)) for spec in SPECS
     )
-    _, watched, test = CELLS[0].samples(device)
+    _, _, test = SPECS[0].samples(device)
     single = Reconstructor(completer, propagator)
     single.save(folder, half=True)
+    return _measure(results, folder, device, {"float32": errors(single, test)})
+
+
+def recalibrate(results: Path, folder: Path = PRETRAINED, device: str = "auto") -> Table:
+    """Calibrate and measure the models in a folder again, without training.
+
+    Their weights stay as they are, and so do the errors in float32 that were measured with them.
+    """
+    before = _found(results).get("errors", {})
+    return _measure(results, folder, device, {k: v for k, v in before.items() if k == "float32"})
+
+
+def _measure(
+    results: Path, folder: Path, device: str, single: dict[str, dict[str, float]]
+) -> Table:
+    """Calibrate and measure the models in a folder; write calibration, record and model card.
+
+    `single` holds the errors in float32, if they are known.
+    """
+    _, validation, test = SPECS[0].samples(device)
+    assert isinstance(validation, Fields)
+    require_fields(len(validation), LEVEL)
     half = Reconstructor.load(folder, device)
-    fitted, tested = (misses(half, samples) for samples in (watched, test))
-    bounds = calibrate(fitted, LEVEL)
-    replace(single, calibration=bounds).save(folder, half=True)
+    fitted, tested = (scores(half, samples) for samples in (validation, test))
+    calibration = calibrate(fitted, LEVEL)
+    calibration.save(folder / "calibration.json")
+    possible = [level for level in LEVELS if (1 - level) * (len(validation) + 1) > 1 - 1e-9]
     found = {
-        "errors": {"float32": errors(single, test), "float16": errors(half, test)},
+        "errors": {**single, "float16": errors(half, test)},
         "bytes": sum(path.stat().st_size for path in folder.glob("*.safetensors")),
         "level": LEVEL,
-        "by_sensors": {str(one.sensors): covered([one], bounds) for one in tested},
-        "coverage": [{"level": v, **covered(tested, calibrate(fitted, v))} for v in LEVELS],
-        "calibration": asdict(bounds),
-        "samples": {"watched": len(watched), "test": len(test)},
+        "by_sensors": {str(one.sensors): coverage([one], calibration) for one in tested},
+        "coverage": [
+            {"level": level, **coverage(tested, calibrate(fitted, level))} for level in possible
+        ],
+        "calibration": asdict(calibration),
+        "samples": {"validation": len(validation), "test": len(test)},
     }
     write_json(results / "benchmarks" / "pretrained.json", found)
-    write_text(folder / "README.md", card(found, single))
+    write_text(folder / "README.md", card(found, half))
     return table(results)
 
 
-def joined(cell: Cell, members: Sequence[Operator]) -> Operator:
+def joined(spec: RunSpec, members: Sequence[Operator]) -> Operator:
     """The operators of several seeds as one ensemble."""
     first = members[0]
     models = [model.to(first.device) for operator in members for model in operator.members]
     kept = ("lno", "torch", "hardware", "precision", "data", "recipe", "steps")
-    told = {key: first.provenance[key] for key in kept if key in first.provenance}
-    runs = [f"{cell.problem}/{cell.model}/{cell.name(seed)}.json" for seed in SEEDS]
-    return replace(first, members=models, provenance={**told, "runs": runs})
+    record = {key: first.provenance[key] for key in kept if key in first.provenance}
+    runs = [f"{spec.problem}/{spec.model}/{spec.name(seed)}.json" for seed in SEEDS]
+    return replace(first, members=models, provenance={**record, "runs": runs})
 
 
-def misses(whole: Reconstructor, samples: Fields) -> list[Misses]:
-    """How far the truth is from what the members see, at every ratio."""
-    tasks = [Completion(RandomRatio(ratio), WINDOW, exact=True) for ratio in RATIOS]
-    parts = len(tasks) * -(-len(samples) // 16)
+def scores(reconstructor: Reconstructor, samples: Fields) -> list[Scores]:
+    """Errors of reconstructions in units of their spread, at every ratio."""
+    patterns = [RandomRatio(ratio) for ratio in RATIOS]
+    parts = len(patterns) * -(-len(samples) // BATCH)
     with progress("reconstructing", parts) as update:
         done = iter(range(1, parts + 1))
-        return whole.misses(samples, tasks, report=lambda: update(next(done)))
+        return reconstructor.scores(samples, patterns, report=lambda: update(next(done)))
 
 
-def errors(whole: Reconstructor, test: Fields) -> dict[str, float]:
-    """Relative MAE of the ensembles: of the completer at every ratio, of both at the ends."""
+def errors(reconstructor: Reconstructor, test: Fields) -> dict[str, float]:
+    """Relative MAE of the ensembles: the completer at every ratio, both at t = 0 and t = 1."""
+    completer, propagator = reconstructor.completer, reconstructor.propagator
+    assert propagator is not None
     found = {}
-    whole_fields = whole.propagator.task.prepare(test)
-    ends = at_the_ends(whole_fields)
-    seen: dict[str, Any] = {TRUTH: whole_fields}
+    whole = propagator.task.prepare(test)
+    ends = at_the_ends(whole)
+    starts: dict[str, Fields] = {TRUTH: whole}
     for ratio in RATIOS:
         sensors = observed(test, RandomRatio(ratio))
-        inside = predicted(whole.completer, sensors)
+        inside = predicted(completer, sensors)
         found[f"test:ratio={percent(ratio)}"] = mean_errors(inside, sensors)["relative_mae"]
-        there = (whole_fields.x_query, whole_fields.y)
-        seen[f"test:from={percent(ratio)}"] = Fields(whole_fields.x, inside, *there)
-    for name, fields in seen.items():
-        prediction = predicted(whole.propagator, fields)
+        starts[f"test:from={percent(ratio)}"] = Fields(whole.x, inside, whole.x_query, whole.y)
+    for name, fields in starts.items():
+        prediction = predicted(propagator, fields)
         found[name] = mean_errors(prediction, fields, ends)["relative_mae"]
     return found
 
 
 def table(results: Path) -> Table:
-    """What the models that come with the package make of sensors."""
+    """Errors and coverage of the models that come with the package."""
     title, found = "Models that come with the package", _found(results)
     header = ["observed", "sensors", "inside the window", "at t = 0 and t = 1"]
     if not found:
         rows = [[f"{100 * ratio:g} %", *[MISSING] * 3] for ratio in RATIOS]
         return Table(title, header, rows, [f"`{COMMAND}`"])
-    single, half = (found["errors"][kind] for kind in ("float32", "float16"))
+    single, half = (found["errors"].get(kind, {}) for kind in ("float32", "float16"))
     rows = [["all inside", "–", "–", f"{100 * half[TRUTH]:.2f} %", "–"]]
     counted = sorted(found["by_sensors"].items(), key=lambda pair: -int(pair[0]))
-    for ratio, (sensors, inside) in zip(RATIOS, counted, strict=True):
+    for ratio, (sensors, covered) in zip(RATIOS, counted, strict=True):
         errors = [half[f"test:{kind}={percent(ratio)}"] for kind in ("ratio", "from")]
         shown = [f"{100 * error:.2f} %" for error in errors]
-        share = f"{100 * inside['all']:.1f} %"
+        share = f"{100 * covered['all']:.1f} %"
         rows.append([f"{100 * ratio:g} %", f"{int(sensors):,}", *shown, share])
-    change = max(abs(half[name] / single[name] - 1) for name in single)
     note = (
-        f"Relative MAE on {found['samples']['test']} solutions that were neither trained on nor "
-        f"used for the bounds, and the share of all true values between the bounds. Ensembles of "
-        f"{len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in float16; in float32 no error differs by "
-        f"more than {100 * change:.1g} % of it. `{COMMAND}`"
+        f"Relative MAE on {found['samples']['test']} held-out test samples, and the share of their "
+        f"points inside the bounds, calibrated on {found['calibration']['fields']} other held-out "
+        f"samples. Ensembles of {len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in float16"
     )
+    if single:
+        change = max(abs(half[name] / error - 1) for name, error in single.items())
+        note += f"; in float32 no error differs by more than {100 * change:.1g} % of it"
+    note += f". `{COMMAND}`"
     return Table(title, [*header, f"in {100 * found['level']:.0f} % bounds"], rows, [note])
 
 
 def coverage_curve(results: Path) -> list[tuple[str, Figure]]:
-    """Stated levels against what bounds contain; nothing where it was not measured."""
+    """Coverage against the stated level; nothing where it was not measured."""
     found = _found(results)
     if not found:
         return []
@@ -148,39 +176,44 @@ def coverage_curve(results: Path) -> list[tuple[str, Figure]]:
         name: [point[key] for point in curve]
         for name, key in (("inside the window", "inside"), ("outside", "outside"))
     }
-    caption = "Bounds of reconstructions: the share of true values in them on the test samples."
+    caption = "Bounds of reconstructions: the share of points inside, on average over test samples."
     figure = agreement([p["level"] for p in curve], lines, "stated level", "share inside")
     return [(caption, figure)]
 
 
-def card(found: dict[str, Any], whole: Reconstructor) -> str:
-    """What a user of the models should know."""
+def card(found: dict[str, Any], reconstructor: Reconstructor) -> str:
+    """The model card."""
     values = found["errors"]["float16"]
     at = ", ".join(
         f"{100 * values[f'test:ratio={percent(r)}']:.2f} % at {100 * r:g} %" for r in RATIOS
     )
-    ends = f"{100 * values[TRUTH]:.2f} % from the truth inside the window, " + ", ".join(
-        f"{100 * values[name]:.2f} % at {100 * r:g} %"
-        for name, r in zip(_after(), RATIOS, strict=True)
+    ends = f"{100 * values[TRUTH]:.2f} % from the true field inside the window, " + ", ".join(
+        f"{100 * values[f'test:from={percent(r)}']:.2f} % at {100 * r:g} %" for r in RATIOS
     )
-    both = (whole.completer, whole.propagator)
-    runs = "\n".join(f"- `results/{run}`" for w in both for run in w.provenance["runs"])
+    both = (reconstructor.completer, reconstructor.propagator)
+    runs = "\n".join(f"- `results/{run}`" for op in both if op for run in op.provenance["runs"])
+    calibration: dict[str, Any] = found["calibration"]
+    coverage = [shares["all"] for shares in found["by_sensors"].values()]
     return f"""# Burgers' equation from sensors
 
-Two ensembles of {len(SEEDS)} Latent Neural Operators each, in float16. `completer.safetensors`
-sees u(t, x) for {WINDOW.low:g} ≤ t ≤ {WINDOW.high:g} from sensors there,
-`propagator.safetensors` goes on to 0 ≤ t ≤ 1. `lno reconstruct` uses them.
+Two ensembles of {len(SEEDS)} Latent Neural Operators each, in float16, and their calibration.
+`completer.safetensors` reconstructs u(t, x) for {WINDOW.low:g} ≤ t ≤ {WINDOW.high:g} from sensors
+there. `propagator.safetensors` continues to 0 ≤ t ≤ 1. `calibration.json` makes bounds.
+`lno reconstruct` uses them.
 
-**For** u_t + u u_x = 0.01 u_xx on a circle of length 1, with smooth random initial values of unit
-variance, as `lno data make burgers` draws them. For other viscosities, domains and forcings, train
-your own.
+**Intended use.** u_t + u u_x = 0.01 u_xx on a circle of length 1, with smooth random initial values
+of unit variance, as `lno data make burgers` draws them. For other viscosities, domains and
+forcings, train your own. Sensors of other fields are reported as out of distribution.
 
-**Errors** on {found["samples"]["test"]} unseen samples, relative MAE. Completer, by share of
+**Errors** on {found["samples"]["test"]} held-out test samples, relative MAE. Completer, by share of
 points observed: {at}. At t = 0 and t = 1: {ends}.
 
-**Bounds** contain {100 * found["level"]:.0f} % of the true values of unseen samples, pooled over
-points and samples, for sensors without errors at random places; a single field may have more or
-less.
+**Bounds** of {100 * found["level"]:.0f} %, for exact sensors at random places:
+{promise(found["level"])}.
+A single field may have more or less. Calibrated by conformal risk control on
+{calibration["fields"]} held-out fields, for {", ".join(map(str, calibration["sensors"]))}
+sensors. On the test samples {100 * min(coverage):.1f} to {100 * max(coverage):.1f} % lie inside,
+depending on the number of sensors.
 
 Trained in the runs
 
@@ -188,10 +221,6 @@ Trained in the runs
 
 Made by `{COMMAND}`.
 """
-
-
-def _after() -> list[str]:
-    return [f"test:from={percent(ratio)}" for ratio in RATIOS]
 
 
 def _found(results: Path) -> dict[str, Any]:

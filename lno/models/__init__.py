@@ -1,18 +1,26 @@
 """Models: each maps (x, u, x_query, mask) to predictions and is built from a `Spec`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
 
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
 from lno.models.gnot import GNOT, GNOTConfig
-from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
+from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.model import (
+    Demand,
+    Model,
+    ModelConfig,
+    apply_model,
+    capable_models,
+    require_capable,
+)
 from lno.models.transolver import Transolver, TransolverConfig
 
-MODELS: dict[str, tuple[type[nn.Module], Any]] = {
+MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
@@ -20,13 +28,27 @@ MODELS: dict[str, tuple[type[nn.Module], Any]] = {
 }
 
 
-def build_model(kind: str, config: Any, spec: Spec, seed: int = 0) -> nn.Module:
-    """A new model by name, with initial weights that `seed` decides."""
+def build_model(
+    kind: str, config: ModelConfig | Mapping[str, Any] | None, spec: Spec, seed: int = 0
+) -> Model:
+    """A new model, with initial weights that `seed` determines.
+
+    Args:
+        kind: its name in `MODELS`.
+        config: its sizes, or a dictionary of them. None: the defaults for data of this spec.
+        spec: the sizes of the data.
+        seed: the seed of the initial weights.
+
+    >>> build_model("deeponet", {"width": 16, "heads": 4}, Spec(2, 1, 1)).config.width
+    16
+    """
     if kind not in MODELS:
         raise ValueError(f"no model {kind!r}: expected one of {', '.join(MODELS)}")
     model_class, config_class = MODELS[kind]
-    if not isinstance(config, config_class):
-        config = from_dict(config_class, config or {})
+    if config is None:
+        config = model_class.default_config(spec)
+    elif not isinstance(config, config_class):
+        config = from_dict(config_class, config)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return model_class(spec, config)
@@ -38,11 +60,18 @@ __all__ = [
     "MODELS",
     "DeepONet",
     "DeepONetConfig",
+    "Demand",
     "GNOTConfig",
     "LNOConfig",
     "LatentBlock",
+    "Model",
+    "ModelConfig",
     "PhysicsCrossAttention",
+    "SelfAttention",
     "Transolver",
     "TransolverConfig",
+    "apply_model",
     "build_model",
+    "capable_models",
+    "require_capable",
 ]

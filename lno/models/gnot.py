@@ -1,51 +1,56 @@
 """GNOT (Hao et al., "GNOT: A General Neural Operator Transformer for Operator Learning", 2023).
 
     f = MLP(x_query),  g = MLP([x, u])                  features of queries and of observations
-    f ← f + Cross(LN f, LN g);  f ← f + LN Experts(f)   L blocks: queries read the observations,
-    f ← f + Self(LN f);         f ← f + LN Experts(f)   then each other
+    f ← f + Cross(LN f, LN g);  f ← f + LN Experts(f)   L blocks: queries attend to observations,
+    f ← f + Self(LN f);         f ← f + LN Experts(f)   then to each other
     y = MLP(f)
 
     q̃ = softmax over features(q),  k̃ = softmax over features(k)              in each head
     Attention(q, k, v) = Output(q̃ + q̃ · Σₙ k̃ₙ vₙᵀ / (q̃ · Σₙ k̃ₙ))              normalised, linear
     Experts(f) = Σₑ gateₑ(x_query) MLPₑ(f),  gate = softmax over experts(MLP(x_query))
 
-The weights of Attention are positive and add up to one, in time linear in the number of points.
+The weights of Attention are positive and sum to one; it takes time linear in the number of points.
 The term q̃ and the norms after, not before, the experts are as in the published code.
 
-Queries attend to each other, so a prediction depends on where else one is asked for: pass sets of
-queries like those of training, whole and not in chunks. The mask is for observations only: where
-samples differ in their number of queries, those that pad a batch are read like the others.
+Queries attend to each other, so a prediction depends on the other queries of the call. Predict with
+sets of queries like those of training. The mask is that of the observations; it applies to the
+queries as well if they are the observed points (`x_query is x`).
 
-Departures: observations are one input function ("heterogeneous" is for several); a single expert
-has no gate, which would always be 1; the gate's inner layer is residual, as every `MLP` here.
+Departures from the published code: there is one input function (its "heterogeneous" attention is
+for several); a single expert has no gate, which would always be 1; the gate's inner layer is
+residual, as in every `MLP` of this package.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count, require_heads
+from lno.config import require_count
 from lno.data.fields import Spec
-from lno.models.lno import MLP, full_precision
+from lno.models.layers import MLP, full_precision
+from lno.models.model import Model, ModelConfig
 
-EXPANSION = 4  # hidden features of experts and gates, in widths
-LEAST = 1e-20  # of the total weight: features of all keys may miss those of a query
+EXPANSION = 4  # hidden features of experts and gates, in multiples of the width
+SMALLEST_TOTAL = 1e-20  # of the weights: a query and all keys may have no feature in common
 
 
 @dataclass(frozen=True)
-class GNOTConfig:
-    """Sizes of a GNOT; the defaults are the LNO paper's for inverse problems, where it says.
+class GNOTConfig(ModelConfig):
+    """Sizes of a GNOT. The defaults are the LNO paper's for inverse problems, where given.
 
     Args:
         width: the number of features of a point.
-        blocks: the number of blocks; each has two attentions and two feed-forward layers.
-        heads: the heads of the attention; divides the width.
-        layers: the hidden layers of the MLPs into and out of the blocks.
-        experts: the MLPs in a feed-forward layer, mixed by a gate that sees positions only.
+        blocks: the number of blocks; each has two attention and two feed-forward layers.
+        heads: the number of attention heads; divides the width.
+        layers: the number of hidden layers of the MLPs before and after the blocks.
+        experts: the number of MLPs in a feed-forward layer, mixed by a gate that depends on
+            positions only.
 
     >>> GNOTConfig(experts=3).width
     96
@@ -57,12 +62,12 @@ class GNOTConfig:
     layers: int = 3
     experts: int = 1
 
+    limits: ClassVar[Mapping[str, tuple[int, int]]] = {"experts": (1, 256)}
+
     def __post_init__(self) -> None:
-        for name, most in (("width", 8192), ("blocks", 512), ("layers", 64), ("experts", 256)):
-            require_count(f"GNOTConfig.{name}", getattr(self, name), most)
-        # Modules take their time even where a hostile file is refused before they hold anything.
+        super().__post_init__()
+        # Building many modules takes long, even without memory for their weights.
         require_count("GNOTConfig.blocks times experts", self.blocks * self.experts, 2048)
-        require_heads("GNOTConfig", self.heads, self.width)
 
 
 def normalised_attention(
@@ -71,7 +76,7 @@ def normalised_attention(
     v: Float[Tensor, "b n h e"],
     mask: Bool[Tensor, "b n"] | None = None,
 ) -> Float[Tensor, "b q h e"]:
-    """Σₙ (q̃·k̃ₙ) vₙ / Σₙ (q̃·k̃ₙ) of normalised q̃ and k̃, in time linear in the points.
+    """Σₙ (q̃·k̃ₙ) vₙ / Σₙ (q̃·k̃ₙ) for normalised q̃ and k̃, in time linear in the points.
 
     >>> one = torch.ones(1, 1, 2, 4)
     >>> normalised_attention(one / 4, one / 4, 3 * one)[0, 0, 0]
@@ -81,11 +86,11 @@ def normalised_attention(
         k = k.masked_fill(~mask[..., None, None], 0.0)
     read = torch.einsum("bqhe,bhef->bqhf", q, torch.einsum("bnhe,bnhf->bhef", k, v))
     total = torch.einsum("bqhe,bhe->bqh", q, k.sum(dim=1))
-    return read / total.clamp_min(LEAST)[..., None]
+    return read / total.clamp_min(SMALLEST_TOTAL)[..., None]
 
 
 class LinearAttention(nn.Module):
-    """Normalised attention with several heads, from points to the same points or to others.
+    """Multi-head normalised attention of the points f to the points g.
 
     >>> f, g = torch.rand(2, 30, 16), torch.rand(2, 5, 16)
     >>> LinearAttention(width=16, heads=4)(f, g).shape
@@ -114,7 +119,7 @@ class LinearAttention(nn.Module):
 
 
 class Experts(nn.Module):
-    """Feed-forward networks side by side, the mean of which is weighted by a gate.
+    """The mean of several feed-forward networks, weighted by a gate.
 
     >>> Experts(width=16, count=2)(torch.rand(3, 30, 16), torch.full((3, 30, 2), 0.5)).shape
     torch.Size([3, 30, 16])
@@ -138,7 +143,7 @@ class Experts(nn.Module):
 
 
 class QueryBlock(nn.Module):
-    """Queries read the observations, then each other, each time followed by experts.
+    """Queries attend to the observations, then to each other; experts follow each attention.
 
     >>> f, g, x_query = torch.rand(2, 7, 16), torch.rand(2, 50, 16), torch.rand(2, 7, 3)
     >>> QueryBlock(3, GNOTConfig(width=16, experts=2))(f, g, x_query).shape
@@ -161,19 +166,18 @@ class QueryBlock(nn.Module):
         g: Float[Tensor, "b n c"],
         x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
+        query_mask: Bool[Tensor, "b q"] | None = None,
     ) -> Float[Tensor, "b q c"]:
         gate = None if self.gate is None else torch.softmax(self.gate(x_query), dim=-1)
         f = f + self.cross_attention(self.norm_cross(f), self.norm_observed(g), mask)
         f = f + self.norm_experts_cross(self.experts_cross(f, gate))
         normed = self.norm_self(f)
-        f = f + self.self_attention(normed, normed)
+        f = f + self.self_attention(normed, normed, query_mask)
         return f + self.norm_experts_self(self.experts_self(f, gate))
 
 
-class GNOT(nn.Module):
-    """GNOT: values at any points in, values at any points out, all queries together.
-
-    Positions may have a batch axis of one when all samples share them.
+class GNOT(Model):
+    """GNOT: values at any points in, values at any points out; queries attend to each other.
 
     >>> model = GNOT(Spec(coordinates=2, in_channels=1, out_channels=3))
     >>> x, u, x_query = torch.rand(4, 50, 2), torch.rand(4, 50, 1), torch.rand(4, 7, 2)
@@ -181,9 +185,11 @@ class GNOT(nn.Module):
     torch.Size([4, 7, 3])
     """
 
+    queries_interact = True
+    config: GNOTConfig
+
     def __init__(self, spec: Spec, config: GNOTConfig | None = None) -> None:
-        super().__init__()
-        self.spec, self.config = spec, config or GNOTConfig()
+        super().__init__(spec, config)
         c, layers = self.config.width, self.config.layers
         self.trunk = MLP(spec.coordinates, c, c, layers)
         self.branch = MLP(spec.coordinates + spec.in_channels, c, c, layers)
@@ -192,6 +198,10 @@ class GNOT(nn.Module):
         )
         self.head = MLP(c, c, spec.out_channels, layers)
 
+    @classmethod
+    def default_config(cls, spec: Spec) -> GNOTConfig:
+        return GNOTConfig()
+
     def forward(
         self,
         x: Float[Tensor, "#b n d"],
@@ -199,17 +209,11 @@ class GNOT(nn.Module):
         x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b q o"]:
-        """Predict at x_query what u at x implies.
-
-        Args:
-            x: positions of the observations.
-            u: values there; i may be 0.
-            x_query: positions where the answer is wanted; each answer depends on all of them.
-            mask: which observations are real; None: all.
-        """
+        """Predict at x_query from the values u observed at x; see `Model.forward`."""
         b = u.shape[0]
+        query_mask = mask if x_query is x else None
         f = self.trunk(x_query).expand(b, -1, -1)
         g = self.branch(torch.cat((x.expand(b, -1, -1), u), dim=-1))
         for block in self.blocks:
-            f = block(f, g, x_query, mask)
+            f = block(f, g, x_query, mask, query_mask)
         return self.head(f)

@@ -1,7 +1,8 @@
-"""Weights of the paper's own code, under this package's names."""
+"""Weights of the paper's code, renamed to those of this package."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ MODULES = {
     "attn_blocks": "blocks",
 }
 INSIDE_BLOCK = {
-    "self_attn.proj": "output",
+    "self_attn.proj": "attention.output",
     "ln1": "norm_attention",
     "ln2": "norm_mlp",
     "mlp.0": "up",
@@ -28,7 +29,7 @@ INSIDE_BLOCK = {
 
 
 def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state of the LNO that these weights belong to."""
+    """The config, spec and state dictionary of the LNO with these weights."""
     tied = any(name.startswith("attention_projector.") for name in weights)
     encoder = "attention_projector" if tied else "attention_encoder"
     modules = {**MODULES, encoder: "encoder.projector"}
@@ -48,7 +49,7 @@ def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, 
                 continue  # joined below with Wq
             if part == "self_attn.Wq":
                 qkv = [tensors[name.replace("Wq", w)] for w in ("Wq", "Wk", "Wv")]
-                state[f"blocks.{block}.query_key_value.{kind}"] = torch.cat(qkv)
+                state[f"blocks.{block}.attention.query_key_value.{kind}"] = torch.cat(qkv)
                 continue
             rest = f"{block}.{INSIDE_BLOCK.get(part, part)}.{kind}"
         state[f"{modules[module]}.{rest}"] = value
@@ -68,3 +69,13 @@ def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, 
         raise ValueError(f"the weights lack {error}: expected all weights of one LNO") from error
     config = LNOConfig(width, latents, count("blocks."), heads, count("trunk.hidden."), tied, 1.0)
     return config, spec, state
+
+
+def rename_blocks(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dictionary of file format 1 with the names of `LatentBlock`'s parts.
+
+    >>> list(rename_blocks({"blocks.0.output.bias": torch.zeros(1), "head.output.bias": None}))
+    ['blocks.0.attention.output.bias', 'head.output.bias']
+    """
+    old = re.compile(r"^blocks\.(\d+)\.(query_key_value|output)\.")
+    return {old.sub(r"blocks.\1.attention.\2.", name): value for name, value in state.items()}

@@ -1,12 +1,12 @@
-"""Softmax sums over any number of points, a part of the points at a time.
+"""Softmax sums over any number of points, some of the points at a time.
 
-`Pooled` is what the encoder of Physics-Cross-Attention adds up over points: it merges exactly, so
-chunks of points, and shards of a mesh on several processes, give the result of all points.
+`SoftmaxSums` is what the encoder of Physics-Cross-Attention adds up over points. Sums over chunks
+of points, or over parts of a mesh on several processes, merge into those over all points.
 
-`Factored` scores are the N × M matrix before it is multiplied out. The last layer of the projector
-makes the scores S = keys · rowsᵀ + bias, so Physics-Cross-Attention is a plain attention between
-the M rows of that layer and the N points, and S need not exist: `pool` and `read` compute a part of
-it at a time and again in the backward pass, in the memory of their inputs. Both are exact.
+`Factored` scores are an N × M matrix that is never written out. The last layer of the projector
+makes the scores S = keys · rowsᵀ + bias, so Physics-Cross-Attention is an attention between the M
+rows of that layer and the N points. `encode` and `decode` compute some points' scores at a time,
+and again in the backward pass, in the memory of their inputs. Both are exact.
 """
 
 from __future__ import annotations
@@ -18,26 +18,35 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-PART = 65_536  # points whose scores exist at once
+
+def slices(count: int, size: int) -> Iterator[slice]:
+    """Consecutive slices of at most `size` that cover 0..count.
+
+    >>> list(slices(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    if size < 1:
+        raise ValueError(f"expected a chunk of at least one point, got {size}")
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-class Pooled(NamedTuple):
-    """A softmax-weighted sum over the points seen so far, exact to continue or to merge.
+class SoftmaxSums(NamedTuple):
+    """A softmax-weighted sum over some of the points, which merges with that over others.
 
     With scores s and values v it holds top = max s, total = Σ exp(s − top) and
-    weighted = Σ exp(s − top) v, for each latent position. Two of them, of disjoint points, merge to
-    that of all points (the online softmax of Milakov & Gimelshein, 2018).
+    weighted = Σ exp(s − top) v, for each latent position. Sums over disjoint sets of points merge
+    exactly (the online softmax of Milakov & Gimelshein, 2018).
     """
 
     top: Float[Tensor, "b m"]
     total: Float[Tensor, "b m"]
     weighted: Float[Tensor, "b m c"]
 
-    def merge(self, other: Pooled) -> Pooled:
-        """The same sum over the points of both."""
+    def merge(self, other: SoftmaxSums) -> SoftmaxSums:
+        """The sums over the points of both."""
         top = torch.maximum(self.top, other.top)
         a, b = torch.exp(self.top - top), torch.exp(other.top - top)
-        return Pooled(
+        return SoftmaxSums(
             top,
             a * self.total + b * other.total,
             a[..., None] * self.weighted + b[..., None] * other.weighted,
@@ -48,12 +57,19 @@ class Pooled(NamedTuple):
         return self.weighted / self.total[..., None]
 
 
+# -- Scores that are not written out --------------------------------------------------------------
+
+PART = 65_536  # points whose scores exist at the same time
+
+
 class Factored(NamedTuple):
     """Scores that are not multiplied out: S = keys · rowsᵀ + bias, of shape (b, n, m).
 
     >>> scores = Factored(torch.rand(1, 9, 4), torch.rand(3, 4), torch.rand(3))
-    >>> pool(scores, torch.rand(2, 9, 5)).mean().shape, read(scores, torch.rand(2, 3, 5)).shape
-    (torch.Size([2, 3, 5]), torch.Size([2, 9, 5]))
+    >>> encode(scores, torch.rand(2, 9, 5)).mean().shape
+    torch.Size([2, 3, 5])
+    >>> decode(scores, torch.rand(2, 3, 5)).shape
+    torch.Size([2, 9, 5])
     """
 
     keys: Float[Tensor, "#b n c"]
@@ -61,40 +77,33 @@ class Factored(NamedTuple):
     bias: Float[Tensor, " m"]
 
 
-def pool(
-    scores: Factored, values: Float[Tensor, "b n c"], offset: Float[Tensor, "b n"] | None = None
-) -> Pooled:
-    """The softmax sums of values over the points, `offset` being added to the scores of a point.
+def encode(
+    scores: Factored, values: Float[Tensor, "b n c"], offset: Float[Tensor, "#b n"] | None = None
+) -> SoftmaxSums:
+    """Softmax sums of the values over the points; `offset` is added to the scores of a point.
 
-    The bias is left out: it shifts all scores of a latent position, which cancels in the mean.
+    The bias is left out: it shifts all scores of a latent position alike and cancels in the mean.
     """
-    return Pooled(*_Pool.apply(scores.keys, scores.rows, values, offset, _half(values)))
+    return SoftmaxSums(*_Encode.apply(scores.keys, scores.rows, values, offset, _half(values)))
 
 
-def read(scores: Factored, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b n c"]:
-    """Each point's mean of the tokens z, weighted by a softmax over the latent positions."""
-    return _Read.apply(scores.keys, scores.rows, scores.bias, z, _half(z))
+def decode(scores: Factored, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b n c"]:
+    """For each point the mean of the tokens z, weighted by a softmax over latent positions."""
+    return _Decode.apply(scores.keys, scores.rows, scores.bias, z, _half(z))
 
 
 def stay_uncompiled() -> None:
-    """Keep compilers away from `pool` and `read`; to be called before anything is compiled.
+    """Exclude `encode` and `decode` from compilation; call this before anything is compiled.
 
-    They would find that the backward pass computes the scores of the forward pass again, and keep
-    them. Not done on import, where the compiler would take as long to load as all of torch.
+    A compiler would see that the backward pass computes the scores again, and would store them
+    instead. It is not done at import: that would load the compiler, which takes seconds.
     """
-    global pool, read
-    pool, read = torch.compiler.disable(pool), torch.compiler.disable(read)
-
-
-def slices(count: int, size: int) -> Iterator[slice]:
-    """0..count in consecutive parts of at most `size`."""
-    if size < 1:
-        raise ValueError(f"expected a chunk of at least one point, got {size}")
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+    global encode, decode
+    encode, decode = torch.compiler.disable(encode), torch.compiler.disable(decode)
 
 
 def _half(like: Tensor) -> torch.dtype | None:
-    """What products are computed in where the call is made; a backward pass runs outside of it."""
+    """The dtype of autocast, if it is on; the backward pass runs outside of it and has to know."""
     device = like.device.type
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
 
@@ -105,18 +114,18 @@ def _product(half: torch.dtype | None, equation: str, a: Tensor, b: Tensor) -> T
     return torch.einsum(equation, a.to(half), b.to(half)).to(a.dtype)
 
 
-class _Pool(torch.autograd.Function):
+class _Encode(torch.autograd.Function):
     @staticmethod
     def forward(
         keys: Tensor, rows: Tensor, values: Tensor, offset: Tensor | None, half: torch.dtype | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        whole: Pooled | None = None
+        whole: SoftmaxSums | None = None
         with torch.autocast(keys.device.type, enabled=False):
             for part in slices(keys.shape[1], PART):
-                scores = _Pool.scores(keys, rows, offset, part)
+                scores = _Encode.scores(keys, rows, offset, part)
                 top = scores.amax(dim=1)
                 e = torch.exp(scores - top[:, None])
-                sums = Pooled(top, e.sum(1), _over_points(half, e, values[:, part]))
+                sums = SoftmaxSums(top, e.sum(1), _over_points(half, e, values[:, part]))
                 whole = sums if whole is None else whole.merge(sums)
         assert whole is not None
         b = len(values)
@@ -137,15 +146,16 @@ class _Pool(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         _, d_total, d_weighted = gradients
         keys, rows, values, offset, top = ctx.saved_tensors
-        shared = len(keys) == 1 and offset is None  # one set of weights for all samples
+        # One softmax for all samples.
+        shared = len(keys) == 1 and (offset is None or len(offset) == 1)
         top = top[:1] if shared else top
         d_keys, d_values, d_rows = [], [], torch.zeros_like(rows)
         for part in slices(keys.shape[1], PART):
-            scores = _Pool.scores(keys, rows, offset, part)
+            scores = _Encode.scores(keys, rows, offset, part)
             e = torch.exp(scores - top[:, None])
             d_values.append(_to_points(ctx.half, e, d_weighted))
             v = values[:, part]
-            # In full precision: scores gain by the difference of nearly equal numbers.
+            # In full precision: the gradient of the scores is a difference of nearly equal numbers.
             if shared:
                 d_e = torch.einsum("bnc,bmc->nm", v, d_weighted)[None] + d_total.sum(0)
             else:
@@ -156,14 +166,14 @@ class _Pool(torch.autograd.Function):
         return torch.cat(d_keys, 1), d_rows, torch.cat(d_values, 1), None, None
 
 
-class _Read(torch.autograd.Function):
+class _Decode(torch.autograd.Function):
     @staticmethod
     def forward(
         keys: Tensor, rows: Tensor, bias: Tensor, z: Tensor, half: torch.dtype | None
     ) -> Tensor:
         with torch.autocast(keys.device.type, enabled=False):
             parts = [
-                _to_points(half, _Read.weights(keys, rows, bias, part), z)
+                _to_points(half, _Decode.weights(keys, rows, bias, part), z)
                 for part in slices(keys.shape[1], PART)
             ]
         return torch.cat(parts, 1)
@@ -185,7 +195,7 @@ class _Read(torch.autograd.Function):
         d_keys, d_rows, d_bias = [], torch.zeros_like(rows), torch.zeros_like(bias)
         d_z = torch.zeros_like(z)
         for part in slices(keys.shape[1], PART):
-            weights = _Read.weights(keys, rows, bias, part)
+            weights = _Decode.weights(keys, rows, bias, part)
             d_part = d_y[:, part]
             d_z = d_z + _over_points(ctx.half, weights, d_part)
             if len(keys) == 1:
@@ -217,7 +227,7 @@ def _to_points(half: torch.dtype | None, weights: Tensor, z: Tensor) -> Tensor:
 
 def _factors(d_scores: Tensor, keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of the scores keys · rowsᵀ with respect to both."""
-    if len(keys) < len(d_scores):  # the samples share their positions, but not their offsets
+    if len(keys) < len(d_scores):  # samples share positions but not offsets
         d_scores = d_scores.sum(0, keepdim=True)
     return (
         torch.einsum("bnm,mc->bnc", d_scores, rows),

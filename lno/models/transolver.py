@@ -1,13 +1,13 @@
 """Transolver (Wu et al., "Transolver: A Fast Transformer Solver for PDEs on General Geometries").
 
-    f⁰ = MLP([x, u])                                              points to features
-    w = softmax over slices(Slice(Keys f) / temperature)          each head's soft slices of points
-    z = Σₙ w · Values(f) / Σₙ w                                   a token for each slice
-    f ← f + Output(w · Attention(z)),  f ← f + MLP(LN f)          L blocks; f is normalised before
+    f = MLP([x, u])                                             features of the points
+    w = softmax over slices(Slice(Keys(LN f)) / temperature)    points to soft slices, per head
+    z = Σₙ w · Values(LN f) / Σₙ w                              one token per slice
+    f ← f + Output(w · Attention(z));  f ← f + MLP(LN f)        L blocks
     y = Linear(LN f)
 
-On point clouds Keys and Values are linear; on 2-D grids they are 3×3 convolutions, and distances to
-a regular grid of reference points may stand for positions. It predicts at observed points only.
+On point clouds Keys and Values are linear. On 2-D grids they are 3×3 convolutions, and distances to
+a regular grid of reference points can replace positions. It predicts at the observed points only.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isqrt, prod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count, require_heads
 from lno.data.fields import Spec
-from lno.models.lno import MLP, full_precision
+from lno.models.layers import MLP, full_precision
+from lno.models.model import Model, ModelConfig
 
 EPSILON = 1e-5  # added to the total weight of a slice, which may have no points
-TEMPERATURES = (0.1, 5.0)  # the range on grids; on point clouds the published code has none
-# Layers of a block by their names in the published code. Keys (in_project_x) and values are joined
-# in one layer here, and so are queries, keys and values of the attention between slices.
+TEMPERATURES = (0.1, 5.0)  # the range on grids; the published code has none on point clouds
+# Layers of a block and their names in the published code. Keys (in_project_x) and values are one
+# layer here, and so are queries, keys and values of the attention between slices.
 BLOCK = {
     "norm_attention": ["ln_1"],
     "attention.keys_values": ["Attn.in_project_x", "Attn.in_project_fx"],
@@ -43,18 +43,18 @@ BLOCK = {
 
 
 @dataclass(frozen=True)
-class TransolverConfig:
-    """Sizes of a Transolver; the defaults are the published ones for Darcy.
+class TransolverConfig(ModelConfig):
+    """Sizes of a Transolver. The defaults are the published ones for Darcy.
 
     Args:
         width: the number of features of a point.
         layers: the number of blocks.
-        heads: of each block; divides the width. Every head has slices of its own.
-        slices: the number of slices, and tokens, of a head.
-        mlp_ratio: hidden features of a block's MLP, in widths.
+        heads: the number of heads of a block; divides the width. Each head has its own slices.
+        slices: the number of slices, and so of tokens, of a head.
+        mlp_ratio: hidden features of a block's MLP, in multiples of the width.
         convolution: keys and values are 3×3 convolutions; needs data on a 2-D grid.
-        reference: the number of reference points along an axis, the distances to which stand for
-            positions; needs data on a 2-D grid. None: positions as they are.
+        reference: the number of reference points along each axis; the distances to them replace
+            positions. Needs data on a 2-D grid. None: use positions.
 
     >>> TransolverConfig(width=256, slices=32).reference
     8
@@ -68,31 +68,26 @@ class TransolverConfig:
     convolution: bool = True
     reference: int | None = 8
 
-    def __post_init__(self) -> None:
-        for name, most in (("width", 8192), ("layers", 512), ("slices", 65536), ("mlp_ratio", 64)):
-            require_count(f"TransolverConfig.{name}", getattr(self, name), most)
-        require_heads("TransolverConfig", self.heads, self.width)
-        if not isinstance(self.convolution, bool):
-            raise ValueError(
-                f"TransolverConfig.convolution must be True or False, got {self.convolution!r}"
-            )
-        if self.reference is not None:
-            require_count("TransolverConfig.reference", self.reference, 256)
+    limits: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "layers": (1, 512),
+        "mlp_ratio": (1, 64),
+        "reference": (1, 256),
+    }
 
 
 def reference_distances(
     grid: Sequence[int], count: int, like: Tensor | None = None
 ) -> Float[Tensor, "n r"]:
-    """Distances of the points of a 2-D grid on the unit square to count × count points on it.
+    """Distances from the points of a 2-D grid on the unit square to count × count points on it.
 
-    Both grids are regular, include the boundary and are numbered in C order.
+    Both grids are regular, include the boundary and are in C order.
 
     Args:
-        grid: numbers of points along the two axes.
+        grid: the numbers of points along the two axes.
         count: the number of reference points along each axis.
-        like: a tensor whose dtype and device the result has.
+        like: a tensor with the dtype and device of the result.
 
-    >>> reference_distances((3, 2), 2)[0]  # of the corner (0, 0) to the four corners
+    >>> reference_distances((3, 2), 2)[0]  # from the corner (0, 0) to the four corners
     tensor([0.0000, 1.0000, 1.0000, 1.4142])
     """
     like = torch.zeros(()) if like is None else like
@@ -105,7 +100,7 @@ def reference_distances(
 
 
 class PhysicsAttention(nn.Module):
-    """Attention between soft slices of the points, with slices and tokens of its own in each head.
+    """Attention between soft slices of the points; each head has its own slices and tokens.
 
     >>> attention = PhysicsAttention(TransolverConfig(width=16, heads=4), grid=(5, 6))
     >>> attention(torch.rand(2, 30, 16)).shape
@@ -139,9 +134,9 @@ class PhysicsAttention(nn.Module):
     def weights(
         self, keys: Float[Tensor, "b h n e"], mask: Bool[Tensor, "b n"] | None = None
     ) -> Float[Tensor, "b h n m"]:
-        """How much of each point is in each slice, adding up to one; padding is in none.
+        """How much of each point is in each slice: sums to one, or to zero for padding.
 
-        In full precision whatever the surrounding one.
+        In full precision even under autocast.
         """
         temperature = self.temperature[:, None, None]
         if self.grid is not None:
@@ -158,7 +153,7 @@ class PhysicsAttention(nn.Module):
         return self.keys_values(image).permute(0, 2, 3, 1).flatten(1, 2)
 
     def _attend(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
-        # Written out: fused kernels gain nothing on so few tokens.
+        # Fused kernels gain nothing with so few tokens.
         q, k, v = self.query_key_value(z).chunk(3, dim=-1)
         scores = torch.einsum("bhme,bhke->bhmk", q, k) * q.shape[-1] ** -0.5
         return torch.einsum("bhmk,bhke->bhme", torch.softmax(scores, dim=-1).to(v.dtype), v)
@@ -186,10 +181,8 @@ class PointBlock(nn.Module):
         return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
 
 
-class Transolver(nn.Module):
+class Transolver(Model):
     """Transolver: values at points in, values at the same points out.
-
-    Positions may have a batch axis of one when all samples share them.
 
     >>> config = TransolverConfig(width=16, layers=2, convolution=False, reference=None)
     >>> model = Transolver(Spec(coordinates=2, in_channels=1, out_channels=3), config)
@@ -198,12 +191,14 @@ class Transolver(nn.Module):
     torch.Size([4, 50, 3])
     """
 
+    answers_anywhere = False
+    config: TransolverConfig
+
     def __init__(self, spec: Spec, config: TransolverConfig | None = None) -> None:
-        super().__init__()
-        self.spec, self.config = spec, config or TransolverConfig()
+        super().__init__(spec, config)
         c, reference = self.config.width, self.config.reference
-        self.on_grid = self.config.convolution or reference is not None
-        if self.on_grid and (spec.grid is None or len(spec.grid) != 2):
+        self.needs_grid = self.config.convolution or reference is not None
+        if self.needs_grid and (spec.grid is None or len(spec.grid) != 2):
             raise ValueError(
                 "TransolverConfig.convolution and .reference need data on a 2-D grid, got "
                 f"grid {spec.grid}: pass Fields(..., grid=(rows, columns)), or "
@@ -219,26 +214,29 @@ class Transolver(nn.Module):
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)
         self._initialise()
 
+    @classmethod
+    def default_config(cls, spec: Spec) -> TransolverConfig:
+        """The published sizes; without a 2-D grid, those for point clouds."""
+        if spec.grid is not None and len(spec.grid) == 2:
+            return TransolverConfig()
+        return TransolverConfig(convolution=False, reference=None)
+
     def forward(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b n d"],
+        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x what u there implies.
+        """Predict at x from the values u observed there; see `Model.forward`.
 
-        Args:
-            x: positions of the observations; on a grid, in C order.
-            u: values there; i may be 0.
-            x_query: the same positions; pass `x` itself, others have to be compared with it.
-            mask: which observations are real; None: all. Grids have no padding.
+        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
         """
         self._check(x, u, x_query, mask)
         if self.config.reference is not None and self.spec.grid is not None:
             x = reference_distances(self.spec.grid, self.config.reference, like=u)[None]
         f = self.preprocess(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
-        # As published: on grids the placeholder stands in for values only where there are none.
+        # As published: on grids the placeholder is only used if there are no values.
         if not self.config.convolution or self.spec.in_channels == 0:
             f = f + self.placeholder
         for block in self.blocks:
@@ -254,14 +252,14 @@ class Transolver(nn.Module):
         grid: tuple[int, int] | None = None,
         in_channels: int = 1,
     ) -> Transolver:
-        """A Transolver with the weights of the published code, which tell all other sizes.
+        """A Transolver with weights of the published code, which determine all other sizes.
 
         Args:
-            weights: arrays by their name there.
+            weights: arrays by their names there.
             heads: the number of heads.
-            grid: the shape of the grid; None: a point cloud.
-            in_channels: how many of the inputs are values; the weights tell only how many they are
-                together with coordinates or, on a grid, distances to reference points.
+            grid: the shape of the grid. None: a point cloud.
+            in_channels: the number of input channels. The weights only determine how many there
+                are together with coordinates or, on a grid, distances to reference points.
         """
         config, spec, state = _translate(weights, heads, grid, in_channels)
         model = cls(spec, config)
@@ -272,9 +270,9 @@ class Transolver(nn.Module):
         return model
 
     def _initialise(self) -> None:
-        """Small weights; convolutions and norms keep torch's default.
+        """Small random weights in linear layers; torch's defaults elsewhere.
 
-        The published code makes the slices orthogonal first, but then overwrites them with these.
+        The published code also makes the slice layers orthogonal, but then overwrites them so.
         """
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -283,7 +281,6 @@ class Transolver(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def _check(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> None:
-        # Compared only where it must be: that makes a GPU wait.
         if x_query is not x and not (
             x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
         ):
@@ -291,7 +288,7 @@ class Transolver(nn.Module):
                 "Transolver predicts at the observed points only: expected x_query to be x, got "
                 f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
             )
-        if not self.on_grid:
+        if not self.needs_grid:
             return
         if mask is not None:
             raise ValueError("a Transolver on a grid takes no mask: every point of it is needed")
@@ -299,14 +296,14 @@ class Transolver(nn.Module):
         if u.shape[1] != expected:
             raise ValueError(
                 f"this Transolver is for the grid {self.spec.grid} of {expected} points, got "
-                f"{u.shape[1]}: build one for the other grid"
+                f"{u.shape[1]}: use on_grid for data on another grid"
             )
 
 
 def _translate(
     weights: Mapping[str, Any], heads: int, grid: tuple[int, int] | None, in_channels: int
 ) -> tuple[TransolverConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state of the Transolver that these weights belong to."""
+    """The config, spec and state dictionary of the Transolver with these weights."""
     rest = {name: torch.as_tensor(value) for name, value in weights.items()}
     layers = len({name.split(".")[1] for name in rest if name.startswith("blocks.")})
     modules = {
@@ -337,11 +334,11 @@ def _translate(
         raise ValueError(f"{min(rest)!r} is not a weight of the published code")
     width = state["placeholder"].shape[0]
     positions = state["preprocess.input.weight"].shape[1] - in_channels
-    # On a grid positions are two coordinates or the distances to a square number of points.
+    # On a grid, positions are two coordinates or distances to a square number of points.
     reference = None if grid is None or positions == 2 else isqrt(max(positions, 0))
     if positions < 1 or (reference is not None and reference**2 != positions):
         raise ValueError(
-            f"the weights are for {positions + in_channels} inputs, {in_channels} of which cannot "
+            f"the weights are for {positions + in_channels} inputs, of which {in_channels} cannot "
             "be values: pass the right in_channels"
         )
     config = TransolverConfig(

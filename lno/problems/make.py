@@ -1,8 +1,8 @@
-"""Making data sets: sample k of a seed is the same however it is made.
+"""Making data sets. Sample k of a seed is bit-for-bit the same, however it is made.
 
-A problem is a frozen dataclass whose fields are its physics and resolution. Its `draw` makes the
-random input of one sample from (seed, index) alone, on the CPU; `solve` takes any number of inputs
-and gives each the same solution whatever its companions; `fields` gives both their meaning.
+A problem draws the random input of a sample from (seed, index) alone, on the CPU. It solves any
+number of inputs at once and gives each the same solution whatever the others are. So a data set can
+be made in parts, continued after an interruption, and extended, and it stays the same.
 """
 
 from __future__ import annotations
@@ -14,35 +14,17 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from lno.config import require_count, to_dict
 from lno.data import Fields
+from lno.problems.problem import Problem
 
-SAVE_SECONDS = 20.0  # at most about this much work is lost when a run is killed
+SAVE_SECONDS = 20.0  # about this much work is lost at most when a run is killed
 Progress = Callable[[int], None]
-
-
-class Problem(Protocol):
-    """What a problem offers to be made into data."""
-
-    name: ClassVar[str]
-    batch: ClassVar[int]  # how many samples a GPU solves at once
-
-    def draw(self, random: np.random.Generator) -> np.ndarray:
-        """The random input of one sample."""
-
-    def solve(self, inputs: Tensor) -> Tensor:
-        """Solutions of a batch of inputs."""
-
-    def fields(
-        self, inputs: np.ndarray, solutions: np.ndarray, provenance: dict[str, Any]
-    ) -> Fields:
-        """Inputs and solutions of samples as data."""
 
 
 def generator(seed: int, index: int) -> np.random.Generator:
@@ -58,9 +40,15 @@ def make(
     progress: Progress = lambda done: None,
     first: int = 0,
 ) -> Fields:
-    """Draw and solve `samples` samples of `seed`, from number `first` on.
+    """Draw and solve samples of a problem.
 
-    `progress` hears how many are done.
+    Args:
+        problem: with its physics and resolution.
+        samples: how many.
+        seed: of the data set.
+        device: where to solve, "cpu" or "cuda". Solutions may differ in rounding between the two.
+        progress: called with the number of samples that are done.
+        first: the number of the first sample.
     """
     parts = []
     for part in _parts(problem, first, first + samples, seed, device):
@@ -77,10 +65,11 @@ def make_file(
     device: str = "cpu",
     progress: Progress = lambda done: None,
 ) -> Fields:
-    """Like `make`, into a file that appears when it is whole; a run that was cut off continues.
+    """Like `make`, into a file. Run again after an interruption, it continues.
 
-    What is finished so far waits in a hidden folder beside `out`, named after everything that
-    decides the samples: other settings never continue it.
+    The file appears when it is complete. Finished parts are kept in a hidden folder beside it. The
+    name of the folder has the hash of everything that the samples depend on, so a run with other
+    settings never continues it.
     """
     out = Path(out)
     folder = out.with_name(f".{out.name}.{identity(problem, seed, device)}.parts")
@@ -114,23 +103,23 @@ def make_file(
 
 
 def identity(problem: Problem, seed: int, device: str) -> str:
-    """A short name for everything that decides the bits of a sample."""
-    decides = json.dumps(_provenance(problem, seed, device), sort_keys=True)
-    return hashlib.sha256(decides.encode()).hexdigest()[:12]
+    """A short hash of everything that the samples depend on."""
+    settings = json.dumps(_provenance(problem, seed, device), sort_keys=True)
+    return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
 
 def _provenance(problem: Problem, seed: int, device: str) -> dict[str, Any]:
-    kind = torch.device(device).type  # solutions are equal to the bit on one kind of device only
+    kind = torch.device(device).type  # solutions are bit-for-bit equal on one kind of device only
     return {"problem": problem.name, "seed": seed, "parameters": to_dict(problem), "device": kind}
 
 
 def _parts(problem: Problem, first: int, last: int, seed: int, device: str) -> Iterator[Fields]:
-    """Samples first..last in parts; the next part is drawn on all cores while one is solved."""
+    """Samples first to last − 1 in parts; the next part is drawn while one is solved."""
     require_count("samples", last, 10**9)
     require_count("seed", seed, 2**32, least=0)
-    provenance = _provenance(problem, seed, device)
-    # A CPU solves few at a time: progress is seen, and little is lost when it is cut off.
-    step = problem.batch if provenance["device"] == "cuda" else max(1, problem.batch // 16)
+    provenance, where = _provenance(problem, seed, device), torch.device(device)
+    # Small parts on a CPU, where solving takes longer: progress shows, and little work can be lost.
+    step = problem.batch if where.type == "cuda" else max(1, problem.batch // 16)
 
     with ThreadPoolExecutor() as pool:
 
@@ -141,22 +130,21 @@ def _parts(problem: Problem, first: int, last: int, seed: int, device: str) -> I
         try:
             pending = draw(first)
             for start in range(first, last, step):
-                inputs = np.stack([future.result() for future in pending])
+                inputs = [future.result() for future in pending]
                 pending = draw(start + step)
-                solved = problem.solve(torch.from_numpy(inputs).to(device)).cpu().numpy()
-                yield problem.fields(inputs, solved, provenance)
+                yield problem.fields(inputs, problem.solve(inputs, where), provenance)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _finished(folder: Path) -> list[Fields]:
-    """The parts that an earlier run left: consecutive, from the first sample on."""
+    """The parts that an earlier run has left: consecutive, from the first sample on."""
     parts: list[Fields] = []
     for path in sorted(folder.glob("*.h5")) if folder.exists() else []:
         try:
             part = Fields.load(path)
         except ValueError:
-            break  # damaged: made anew, with what follows it
+            break  # damaged: this part and those after it are made again
         if int(path.stem) != sum(map(len, parts)):
             break
         parts.append(part)

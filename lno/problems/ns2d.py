@@ -4,36 +4,43 @@
     f = 0.1 (sin 2π(x + y) + cos 2π(x + y))
     ω(0) ~ N(0, 2 τ^{2α−2} (−Δ + τ²)^{−α}) without its mean, α = 2.5, τ = 7
 
-Fourier modes, dealiased by the 2/3 rule; viscosity is integrated exactly, the rest by the classical
-Runge–Kutta method of fourth order. Each sample has its own steps, at most half the limit of
-stability. Single precision by default.
+Pseudo-spectral, dealiased by the 2/3 rule. Viscosity is integrated exactly, the rest by the
+classical fourth-order Runge–Kutta method. Each sample has its own time step, at most half the
+stability limit. Single precision by default.
 
-Errors on 8 samples (relative L2) at t = 1, 10, 20: single precision 2e-6, 1e-5, 1e-4; steps halved
+Relative L2 errors on 8 samples at t = 1, 10, 20: single precision 2e-6, 1e-5, 1e-4; halved steps
 5e-6, 2e-7, 1e-6; against 512² points 3e-5, 1e-4, 4e-3, since small differences grow in such a flow.
 
-The factor 2 of the variance is that of the published data (a sample has std 0.262 at t = 1; here
-0.256 ± 0.053 at t = 0, 0.273 ± 0.047 at t = 1), not of the code that is public today.
+The variance has a factor 2 that today's public generator lacks, because the published data have it.
+A published sample has std 0.262 at t = 1; here it is 0.256 ± 0.053 at t = 0 and 0.273 ± 0.047 at
+t = 1.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from jaxtyping import Complex, Float
 from torch import Tensor
 from torch.fft import irfft2, rfft2
 
 from lno.config import require_count, require_range
 from lno.data import Fields
+from lno.data.foreign import MAT
+from lno.data.published import SAMPLES, Array, Layout
 from lno.data.symmetry import Symmetry
+from lno.problems.numerics.batches import solve_in_batches
+from lno.problems.numerics.grids import grid_points
 from lno.problems.numerics.random_fields import periodic_field
-from lno.problems.numerics.samples import solve_samples
+from lno.problems.problem import Problem, Protocol
 
-# Classical Runge–Kutta is stable for frequencies up to 2.8 / step on the imaginary axis.
+# On the imaginary axis, classical Runge–Kutta is stable for frequencies up to 2.8 / step.
 LIMIT = 2.8
 SAFETY = 0.5
 
@@ -41,7 +48,7 @@ SAFETY = 0.5
 def flow_symmetries(n: int) -> tuple[Symmetry, ...]:
     """The 4n symmetries of the forced flow on a grid of n × n points, n a multiple of 4.
 
-    Translations along (1, −1) by k/n, each after one of: nothing; ω(x, y) → −ω(y + ½, x);
+    Translations along (1, −1) by k/n, each after one of: the identity; ω(x, y) → −ω(y + ½, x);
     ω(x, y) → ω(¼ − x, −y); both.
 
     >>> len(flow_symmetries(64)), flow_symmetries(64)[5].name
@@ -59,9 +66,34 @@ def flow_symmetries(n: int) -> tuple[Symmetry, ...]:
     return tuple(g for t in translations for g in (t, t @ reflect, t @ turn, t @ reflect @ turn))
 
 
+def field_arguments(w: Float[np.ndarray, "s m m frames"]) -> dict[str, Any]:
+    """Vorticity at t = 1, 2, … to the arguments of `Fields`: the first half predicts the second."""
+    s, *grid, frames = w.shape
+    values, half = w.reshape(s, -1, frames), frames // 2
+    names = [f"w(t={k + 1})" for k in range(frames)]
+    return {
+        "x": grid_points(*(np.arange(n) / n for n in grid)),
+        "u": values[..., :half],
+        "y": values[..., half:],
+        "grid": grid,
+        "period": (1.0, 1.0),
+        "names": {"x": ["x", "y"], "u": names[:half], "y": names[half:]},
+        "frame": "periodic unit square",
+    }
+
+
+FILES = Layout(
+    files=("NavierStokes_V1e-5_N1200_T20.mat",),
+    kind=MAT,
+    arrays=(Array(0, "u", (SAMPLES, 64, 64, 20)),),
+    build=field_arguments,
+    last=True,
+)
+
+
 @dataclass(frozen=True)
-class NS2d:
-    """Vorticity at every k-th point of a grid at t = 1, 2, ...: the first half gives the second.
+class NS2d(Problem):
+    """Vorticity at every k-th point of a grid at t = 1, 2, …: the first half predicts the second.
 
     Args:
         grid: n, the points of the solver along each axis.
@@ -71,13 +103,13 @@ class NS2d:
         forcing: the amplitude of f.
         alpha, tau: smoothness and inverse length of the initial vorticity.
 
-    The precision of the solver is that of its inputs.
+    The solver computes in the precision of its inputs.
 
     >>> from lno.problems.make import generator
     >>> problem = NS2d(grid=32, every=2, viscosity=1e-2, frames=4)
-    >>> w = torch.from_numpy(problem.draw(generator(seed=7, index=0)))
-    >>> problem.solve(w[None]).shape
-    torch.Size([1, 16, 16, 4])
+    >>> w = problem.draw(generator(seed=7, index=0))
+    >>> [solved.shape for solved in problem.solve([w], torch.device("cpu"))]
+    [(16, 16, 4)]
     """
 
     grid: int = 256
@@ -89,8 +121,15 @@ class NS2d:
     tau: float = 7.0
 
     name: ClassVar[str] = "ns2d"
-    batch: ClassVar[int] = 64
+    title: ClassVar[str] = "Navier–Stokes"
+    equation: ClassVar[str] = "ω_t + u·∇ω = 1e-5 Δω + f on the unit torus, ω = curl u"
+    protocols: ClassVar[Mapping[str, Protocol]] = {
+        "standard": Protocol(1000, 200),
+        "reference": Protocol(1000, 200),
+    }
+    published: ClassVar[Mapping[str, Layout]] = {"standard": FILES, "reference": FILES}
     symmetries: ClassVar[tuple[Symmetry, ...]] = flow_symmetries(4)
+    batch: ClassVar[int] = 64
 
     def __post_init__(self) -> None:
         require_count("grid", self.grid, 4096)
@@ -107,17 +146,18 @@ class NS2d:
             )
         if self.frames % 2:
             raise ValueError(
-                f"frames must be even: half are given, half asked for; got {self.frames}"
+                f"frames must be even: half are inputs, half are answers; got {self.frames}"
             )
 
-    def draw(self, random: np.random.Generator) -> np.ndarray:
-        """The vorticity at t = 0: (grid, grid) float32."""
+    def draw(self, random: np.random.Generator) -> Float[np.ndarray, "n n"]:
+        """The vorticity at t = 0, in single precision."""
         field = periodic_field(random, self.grid, self.alpha, self.tau)
         return (math.sqrt(2) * field).astype(np.float32)
 
-    def solve(self, inputs: Tensor) -> Tensor:
-        """(b, grid, grid) initial vorticity to (b, m, m, frames) on the grid of the data."""
-        flow = Flow(inputs.new_empty(0), self.grid, self.viscosity, self.forcing)
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+        """Initial vorticity (n, n) to (m, m, frames) at every k-th point."""
+        like = torch.from_numpy(inputs[0]).to(device).new_empty(0)
+        flow = Flow(like, self.grid, self.viscosity, self.forcing)
 
         def trajectories(initial: Tensor) -> Tensor:
             w, frames = flow.modes(initial), []
@@ -126,27 +166,17 @@ class NS2d:
                 frames.append(flow.values(w)[:, :: self.every, :: self.every])
             return torch.stack(frames, dim=-1)
 
-        return solve_samples(trajectories, inputs, cpu=1, gpu=self.batch)
+        return solve_in_batches(trajectories, inputs, device, cpu=1, gpu=self.batch)
 
     def fields(
-        self, inputs: np.ndarray, solutions: np.ndarray, provenance: dict[str, Any]
+        self,
+        inputs: Sequence[np.ndarray],
+        solutions: Sequence[np.ndarray],
+        provenance: Mapping[str, Any],
     ) -> Fields:
         """The first half of the frames as the observed values, the second half as the answers."""
-        s, m, half = len(solutions), solutions.shape[1], self.frames // 2
-        side = np.arange(m) / m
-        positions = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 2)
-        w = solutions.reshape(s, m * m, self.frames).astype(np.float32)
-        names = [f"w(t={k + 1})" for k in range(self.frames)]
-        return Fields(
-            positions,
-            u=w[..., :half],
-            y=w[..., half:],
-            grid=(m, m),
-            period=(1.0, 1.0),
-            names={"x": ["x", "y"], "u": names[:half], "y": names[half:]},
-            frame="periodic unit square",
-            provenance=provenance,
-        )
+        w = np.stack(solutions).astype(np.float32)
+        return Fields(**field_arguments(w), provenance=provenance)
 
 
 class Flow:
@@ -185,30 +215,33 @@ class Flow:
         self._to_fields = torch.stack([-dy * inverse, dx * inverse, ones]).to(complex_like)
         self._divergence = (torch.stack([dx * ones, dy * ones]) * keep / n**2).to(complex_like)
         self._force = force.to(complex_like)
-        # Steps a unit of time: at least 20, and ten for each e-folding of the forced mode.
+        # Steps per unit of time: at least 20, plus ten for each e-folding of the forced mode.
         self._fewest = 20 + 10 * viscosity * 8 * math.pi**2
 
-    def modes(self, values: Tensor) -> Tensor:
-        """Values (b, n, n) at the points i/n to modes (b, n, n/2 + 1), the finest left out."""
+    def modes(self, values: Float[Tensor, "b n n"]) -> Complex[Tensor, "b n k"]:
+        """Values at the points i/n to modes, those above the cut-off set to zero."""
         return rfft2(values, norm="forward") * self.keep
 
-    def values(self, w: Tensor) -> Tensor:
-        """Modes (..., n, n/2 + 1) to values (..., n, n)."""
+    def values(self, w: Complex[Tensor, "*b n k"]) -> Float[Tensor, "*b n n"]:
+        """Modes to values at the points i/n."""
         return irfft2(w, s=(self.n, self.n), norm="forward")
 
-    def fields(self, w: Tensor) -> Tensor:
-        """Velocity and vorticity (b, 3, n, n): u, v, ω."""
+    def fields(self, w: Complex[Tensor, "b n k"]) -> Float[Tensor, "b 3 n n"]:
+        """Velocity and vorticity: u, v, ω."""
         return self.values(self._to_fields * w[:, None])
 
-    def rate(self, fields: Tensor) -> Tensor:
-        """Forcing minus advection, f − ∇·(u ω), as modes (b, n, n/2 + 1)."""
+    def rate(self, fields: Float[Tensor, "b 3 n n"]) -> Complex[Tensor, "b n k"]:
+        """The modes of forcing minus advection, f − ∇·(u ω)."""
         flux = self._divergence * rfft2(fields[:, :2] * fields[:, 2:])
         return self._force - flux[:, 0] - flux[:, 1]
 
-    def step(self, w: Tensor, h: Tensor, rate: Tensor) -> Tensor:
-        """One step of Runge–Kutta of the lengths h (b,), given the rate at its start.
+    def step(
+        self, w: Complex[Tensor, "b n k"], h: Float[Tensor, " b"], rate: Complex[Tensor, "b n k"]
+    ) -> Complex[Tensor, "b n k"]:
+        """One Runge–Kutta step of length h, given the rate at its start.
 
-        The modes of exp(−νΔt) ω have no viscous term; a step of length 0 changes nothing.
+        It integrates exp(−νΔt) ω, whose equation has no viscous term. A step of length 0 changes
+        nothing.
         """
         h = h[:, None, None]
         decay = torch.exp(h / 2 * self._decay)
@@ -218,18 +251,19 @@ class Flow:
         k4 = self.rate(self.fields(decay * (start + h * k3)))
         return decay * (decay * (w + h / 6 * k1) + h / 3 * (k2 + k3)) + h / 6 * k4
 
-    def advance(self, w: Tensor, duration: float) -> Tensor:
-        """The modes after `duration`, by as many steps as the velocity of each sample demands."""
+    def advance(self, w: Complex[Tensor, "b n k"], duration: float) -> Complex[Tensor, "b n k"]:
+        """The modes after `duration`, in as many steps as the velocity of each sample requires."""
         remaining = torch.full((len(w),), duration, dtype=torch.float64, device=w.device)
         frequency = 2 * math.pi * self.cut / (SAFETY * LIMIT)
         left = 1
         while left:
-            # The host waits for the device only here, having queued half of the steps foreseen.
+            # Reading `steps` below makes the host wait for the GPU. So do it rarely: half of the
+            # remaining steps are queued before.
             for _ in range((left + 1) // 2):
                 fields = self.fields(w)
                 speed = fields[:, :2].abs().sum(1).amax((1, 2))
-                demand = (speed * frequency).clamp(min=self._fewest)
-                steps = (remaining * demand).ceil().clamp(min=1)
+                per_unit = (speed * frequency).clamp(min=self._fewest)
+                steps = (remaining * per_unit).ceil().clamp(min=1)
                 h = remaining / steps
                 w = self.step(w, h.to(self.laplacian.dtype), self.rate(fields))
                 remaining = torch.where(steps == 1, 0, remaining - h)  # a finished sample: h = 0

@@ -1,4 +1,4 @@
-"""Which device to compute on."""
+"""The device to compute on."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_solver_device(name: str = "auto") -> torch.device:
-    """Like `pick_device`, for solvers, which need double precision: Apple's GPUs have none."""
+    """Like `pick_device`, for solvers: these need float64, which Apple's GPUs lack."""
     device = pick_device(name)
     return torch.device("cpu") if device.type == "mps" and name == "auto" else device
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one CPU core for a while.
+    """Compute on one CPU core while inside.
 
-    Small models gain nothing from more, and lose a factor of twenty when another program keeps a
-    core busy: every operation then waits for the thread that was put aside.
+    Small models gain nothing from more cores. With several threads they run up to twenty times
+    slower when another program keeps a core busy: every operation waits for the slowest thread.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def one_thread() -> Iterator[None]:
 
 
 def hardware(device: torch.device) -> str:
-    """The device in words, for records."""
+    """A description of the device, for records."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()

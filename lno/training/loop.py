@@ -3,41 +3,40 @@
 from __future__ import annotations
 
 import math
-import signal
-import threading
-import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lno.data import Batch
+from lno.evaluation import evaluate
 from lno.metrics import METRICS
-from lno.training.precision import matrix_products
+from lno.models.model import Model, apply_model
+from lno.training.precision import matmul_precision
 from lno.training.samples import Samples
 from lno.training.schedules import SCHEDULES
 from lno.training.state import Point, Training
 from lno.training.step import Step
 
-LOOK = 50  # steps of a GPU between looks at the loss
-EVALUATIONS = 25  # how often a run looks at its validation error, and is saved;
-SAVED = 300.0  # seconds after which it is saved in any case
-POINTS = {"cuda": 262_144}  # of validation samples at once, by device
-FEW_POINTS = 65_536  # on others
-RISEN = 1.5  # times its lowest: where a loss does not end by chance
+CURVE_POINTS = 25  # how often a run is validated and saved
+CHECKPOINT_SECONDS = 300.0  # a run is also saved when the last checkpoint is this old
+STEPS_BETWEEN_READS = 50  # of the loss on a GPU: reading it waits for the device
+VALIDATION_POINTS = {"cuda": 262_144}  # points of validation samples in one forward pass
+VALIDATION_POINTS_ELSEWHERE = 65_536
+UNSTABLE = 1.5  # final loss / lowest loss from which a run counts as unstable
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a run reports after each step."""
+    """What the loop reports after each step, or after several steps on a GPU."""
 
     step: int
-    steps: int
+    total_steps: int
     epoch: int
     loss: float
     error: float | None
@@ -46,207 +45,205 @@ class Progress:
 
 def train(
     training: Training,
+    take_step: Step,
+    samples: Samples,
     report: Callable[[Progress], None] = lambda progress: None,
     checkpoint: Callable[[], None] = lambda: None,
-    minutes: float | None = None,
-    stopped: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Train `training.model` in place; returns whether the run is finished.
+    """Train `training.models` in place; returns whether the run is finished.
 
     Args:
         training: the run, new or resumed.
-        report: hears of every step.
-        checkpoint: is called when the run should be saved: now and then, and before it stops early.
-        minutes: of training in this call, after which it stops early.
-        stopped: is asked after every step whether to stop early.
+        take_step: the training step of this run.
+        samples: its training samples.
+        report: called after each step (on a GPU, whenever the loss is read).
+        checkpoint: saves the run. Called at every point of the learning curve, every few minutes
+            and before the run stops early.
+        should_stop: asked after each step whether to stop early.
     """
-    interval = max(1, training.steps // EVALUATIONS)
-    samples = Samples(training.data, training.normalizers, training.device)
-    step = Step(training)
-    start, points, watching = time.perf_counter(), 0, 0.0
-    saved = start
-    before, compiled = training.seconds, training.compile_seconds
-    memory = Memory(samples, training)
+    interval = max(1, training.total_steps // CURVE_POINTS)
     error = training.curve[-1].error if training.curve else None
-    pending: list[Tensor] = []
-    while training.step < training.steps:
-        batches, weight = next_batches(training, samples)
-        pending.append(step(batches, weight))
-        points += sum(len(b) * (b.x.shape[1] + b.x_query.shape[1]) for b in batches)
+    memory = PeakMemory(training, samples)
+    stopwatch = Stopwatch(training)
+    saved_at = perf_counter()
+    points = 0  # processed so far, for the speed
+    unread: list[Tensor] = []  # losses that are still on the device
+    while training.step < training.total_steps:
+        batches, share = next_batches(training, samples)
+        unread.append(take_step(batches, share))
         training.step += 1
-        left = training.steps - training.step
-        # What is left after the last whole interval belongs to it, or a few steps would be a point.
-        evaluate = left == 0 or (training.step % interval == 0 and left >= interval)
-        # Reading a loss waits for the device, so a GPU is asked now and then only.
-        if not evaluate and len(pending) < (LOOK if step.on_gpu else 1):
+        points += sum(len(b) * (b.x.shape[1] + b.x_query.shape[1]) for b in batches)
+        left = training.total_steps - training.step
+        # The steps that remain after the last whole interval belong to it.
+        at_curve_point = left == 0 or (training.step % interval == 0 and left >= interval)
+        if take_step.on_gpu and not at_curve_point and len(unread) < STEPS_BETWEEN_READS:
             continue
-        training.recent += _finite(pending, training)
-        pending.clear()
-        apart = watching + training.compile_seconds - compiled
-        elapsed = time.perf_counter() - start - apart
-        training.seconds = before + elapsed
-        latest = training.recent[-1]
-        if evaluate:
-            memory.note()
-            pause = time.perf_counter()
+        training.recent += read_losses(unread, training)
+        unread.clear()
+        losses = training.recent[-1]
+        stopwatch.stop()  # validation and checkpoints do not count as training time
+        if at_curve_point:
+            memory.record()
             errors = validation_errors(training)
-            memory.forget()
+            memory.reset()
             means = torch.tensor(training.recent, dtype=torch.float64).mean(0).tolist()
-            training.curve.append(Point(training.step, training.seconds, means, errors))
             training.recent.clear()
+            training.curve.append(Point(training.step, training.seconds, means, errors))
             error = training.curve[-1].error
+        if at_curve_point or perf_counter() - saved_at > CHECKPOINT_SECONDS:
             checkpoint()
-            saved = time.perf_counter()
-            watching += saved - pause
-        elif time.perf_counter() - saved > SAVED:
-            checkpoint()
-            saved = time.perf_counter()
+            saved_at = perf_counter()
+        stopwatch.start()
         epoch = -(-training.step // training.steps_per_epoch)
-        loss = sum(latest) / len(latest)
-        report(Progress(training.step, training.steps, epoch, loss, error, points / elapsed))
-        late = minutes is not None and elapsed >= 60 * minutes
-        stop = training.team.any(late or stopped(), training.device)
-        if stop and training.step < training.steps:
-            if not evaluate:  # else it has just been saved
+        loss, speed = sum(losses) / len(losses), points / stopwatch.seconds
+        report(Progress(training.step, training.total_steps, epoch, loss, error, speed))
+        if training.processes.any(should_stop(), training.device) and left > 0:
+            if not at_curve_point:  # else it has just been saved
                 checkpoint()
             return False
-    if training.team.leads:
-        _warn_if_risen(training)
+    if training.processes.is_main:
+        _warn_if_unstable(training)
     return True
 
 
-class Memory:
-    """The peak memory of a GPU in training, apart from data that stay on it and from validation."""
-
-    def __init__(self, samples: Samples, training: Training) -> None:
-        self.training, self.on_gpu = training, training.device.type == "cuda"
-        self.data = samples.resident_bytes
-        self.forget()
-
-    def note(self) -> None:
-        """Record the largest use since the last `forget`."""
-        if self.on_gpu:
-            used = torch.cuda.max_memory_allocated(self.training.device) - self.data
-            self.training.peak_memory = max(self.training.peak_memory, used)
-
-    def forget(self) -> None:
-        """Begin anew."""
-        if self.on_gpu:
-            torch.cuda.reset_peak_memory_stats(self.training.device)
-
-
 def next_batches(training: Training, samples: Samples) -> tuple[list[Batch], float]:
-    """The next batch of each model, encoded; of several processes, this one's part of them.
+    """The next batch of each model, encoded, and this process's share of the loss.
 
-    Besides, the share of this process's loss in that of all.
+    With several processes, each gets its part of the batches.
     """
-    step, team = training.step, training.team
-    read = samples.batches(training.samples_at(step), training.samples_at(step + 1))
-    drawn = [draw(training, batch, g) for batch, g in zip(read, training.generators, strict=True)]
-    mine = [team.share(batch) for batch in drawn]
-    return mine, team.weight(drawn[0], mine[0])
+    step, processes = training.step, training.processes
+    stored = samples.batches(training.samples_at(step), prefetch=training.samples_at(step + 1))
+    drawn = [draw(training, batch, g) for batch, g in zip(stored, training.generators, strict=True)]
+    parts = [processes.part(batch) for batch in drawn]
+    return parts, processes.share(drawn[0], parts[0])
 
 
 def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
-    """What a model sees of a batch in one step."""
-    if training.orbit is not None:
-        batch = training.orbit.draw(batch, generator)
-    grid, queries = training.data.grid, training.recipe.queries
-    return training.task.draw(batch, grid, generator, queries)
+    """What a model is trained on in one step: random symmetries, observations, query points."""
+    if training.random_symmetry is not None:
+        batch = training.random_symmetry.draw(batch, generator)
+    return training.task.draw(batch, training.grid, generator, training.recipe.queries)
 
 
-def _finite(pending: list[Tensor], training: Training) -> list[list[float]]:
+def read_losses(unread: list[Tensor], training: Training) -> list[list[float]]:
     """The losses of the last steps as numbers; raises at the first that is not finite."""
-    losses = torch.stack(pending).view(len(pending), -1).tolist()
+    losses = torch.stack(unread).view(len(unread), -1).tolist()
     for k, step in enumerate(losses, start=training.step - len(losses)):
         for seed, loss in zip(training.seeds, step, strict=True):
             if math.isfinite(loss):
                 continue
             recipe = training.recipe
-            rate = recipe.rate * SCHEDULES[recipe.schedule](k, training.steps, recipe.epochs).rate
+            pace = SCHEDULES[recipe.schedule](k, training.total_steps)
             who = f" of the member with seed {seed}" if len(step) > 1 else ""
             raise RuntimeError(
-                f"the loss{who} became {loss} at step {k + 1} of {training.steps} (learning rate "
-                f"{rate:.2e}): lower Recipe.rate, set Recipe.clip, or look for outliers in the data"
+                f"the loss{who} became {loss} at step {k + 1} of {training.total_steps} (learning "
+                f"rate {recipe.learning_rate * pace.factor:.2e}): lower Recipe.learning_rate, set "
+                "Recipe.clip, or look for outliers in the data"
             )
     return losses
 
 
-def has_risen(losses: Sequence[float], steps: int) -> bool:
-    """Whether a training of so many steps ended well above where it had been: became unstable.
+@torch.no_grad()
+def validation_errors(training: Training) -> list[float] | None:
+    """The mean relative L2 error of each member on the validation samples, in physical units.
 
-    In a short one, a point of the curve is the mean of few steps, and may be high by chance.
+    It is the error of the model alone, in the precision of training: conditioning on observations
+    and full precision take long. The errors reported after training have both.
+    """
+    if training.validation is None:
+        return None
+    data, first = training.validation, training.validation[0]
+    points = VALIDATION_POINTS.get(training.device.type, VALIDATION_POINTS_ELSEWHERE)
+    size = max(training.recipe.batch, points // max(len(first.x), len(first.x_query)))
 
-    >>> [has_risen([0.9, 0.1, last], steps=1000) for last in (0.14, 0.2)]
+    def apply(model: Model, batch: Batch) -> Tensor:
+        encoded = training.normalizers.encode(batch).to(training.device)
+        output = apply_model(model, encoded, training.recipe.weighted)
+        return training.normalizers.decode(output.float().cpu(), batch.background)
+
+    def predict(model: Model, batch: Batch) -> Tensor:
+        return training.task.predict(partial(apply, model), batch)
+
+    means = []
+    with training.predicting(), matmul_precision(training.precision):
+        for model in training.models:
+            # With the default seed: every validation draws the same observations.
+            errors = evaluate(
+                partial(predict, model),
+                data,
+                training.task,
+                size=size,
+                weighted=training.recipe.weighted,
+                metrics={"relative_l2": METRICS["relative_l2"]},
+            )
+            means.append(errors.means()["relative_l2"])
+    return means
+
+
+class Stopwatch:
+    """Adds the time between `start` and `stop` to `training.seconds`, compilation excluded."""
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.seconds = training, 0.0  # of this call; `training` may be resumed
+        self.start()
+
+    def start(self) -> None:
+        """Start the watch."""
+        self.started, self.compiled = perf_counter(), self.training.compile_seconds
+
+    def stop(self) -> None:
+        """Stop the watch."""
+        compiling = self.training.compile_seconds - self.compiled
+        elapsed = perf_counter() - self.started - compiling
+        self.seconds += elapsed
+        self.training.seconds += elapsed
+
+
+class PeakMemory:
+    """The peak memory of training on a GPU, without resident data and without validation."""
+
+    def __init__(self, training: Training, samples: Samples) -> None:
+        self.training, self.on_gpu = training, training.device.type == "cuda"
+        self.data = samples.resident_bytes
+        self.reset()
+
+    def record(self) -> None:
+        """Record the peak since the last `reset`."""
+        if self.on_gpu:
+            used = torch.cuda.max_memory_allocated(self.training.device) - self.data
+            self.training.peak_memory = max(self.training.peak_memory, used)
+
+    def reset(self) -> None:
+        """Forget the peak so far."""
+        if self.on_gpu:
+            torch.cuda.reset_peak_memory_stats(self.training.device)
+
+
+def has_risen(losses: Sequence[float], total_steps: int) -> bool:
+    """Whether the loss ended well above its minimum, which means that training became unstable.
+
+    Not for short runs: there, a point of the curve is the mean of few steps and may be high by
+    chance.
+
+    >>> [has_risen([0.9, 0.1, last], total_steps=1000) for last in (0.14, 0.2)]
     [False, True]
     """
-    return steps >= 10 * EVALUATIONS and losses[-1] > RISEN * min(losses)
+    return total_steps >= 10 * CURVE_POINTS and losses[-1] > UNSTABLE * min(losses)
 
 
-def _warn_if_risen(training: Training) -> None:
+def _warn_if_unstable(training: Training) -> None:
     for seed, *losses in zip(training.seeds, *(p.losses for p in training.curve), strict=True):
-        if has_risen(losses, training.steps):
+        if has_risen(losses, training.total_steps):
             best = losses.index(min(losses))
             lowest, last = f"{losses[best]:.3g}", f"{losses[-1]:.3g}"
             exact = ' or train with precision="tf32"' * (training.precision == "mixed")
             warnings.warn(
                 f"training of seed {seed} became unstable: its loss was {lowest} at step "
-                f"{training.curve[best].step:,} and ended at {last}; lower Recipe.rate, set "
-                f"Recipe.clip{exact}",
+                f"{training.curve[best].step:,} and ended at {last}; lower Recipe.learning_rate, "
+                f"set Recipe.clip{exact}",
                 stacklevel=2,
             )
-
-
-@torch.no_grad()
-def validation_errors(training: Training) -> list[float] | None:
-    """The mean relative L2 error of each member on the validation part, in physical units.
-
-    Of the models alone, with matrix products as in training: to let predictions pass through
-    observations, or full precision on a GPU, takes long. What is reported in the end has both.
-    """
-    if training.validation is None:
-        return None
-    scale, task, data = training.normalizers, training.task.learned(), training.validation
-
-    def apply(model: nn.Module, batch: Batch) -> Tensor:
-        ready = scale.encode(batch).to(training.device)
-        return scale.y.decode(model(ready.x, ready.u, ready.x_query, ready.mask).cpu())
-
-    errors = []
-    # The same draws every time, or the curve would show the luck of the draw.
-    generator = torch.Generator().manual_seed(0)
-    points = POINTS.get(training.device.type, FEW_POINTS)
-    size = max(training.recipe.batch, points // max(len(data[0].x), len(data[0].x_query)))
-    with training.predicting(), matrix_products(training.precision):
-        for index in torch.arange(len(data)).split(size):
-            batch = task.observe(data.batch(index.numpy()), data.grid, generator)
-            predictions = [
-                task.predict(partial(apply, model), batch, scale.x, training.device)
-                for model in training.models
-            ]
-            metric = METRICS["relative_l2"]
-            errors.append(torch.stack([metric(p, batch.y, batch.query_mask) for p in predictions]))
-    return torch.cat(errors, dim=1).mean(1).tolist()
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], bool]]:
-    """While inside, Ctrl-C and SIGTERM do not kill: the function that is yielded becomes true.
-
-    Only the main thread hears signals; in others nothing changes.
-    """
-    heard: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        for number in old:
-            signal.signal(number, lambda received, frame: heard.append(received))
-        yield lambda: bool(heard)
-    finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
 
 
 def curve_rows(curve: list[Point]) -> list[dict[str, Any]]:

@@ -1,9 +1,8 @@
-"""The optimiser: all weights of a run in one buffer, updated by a few operations on all of it.
+"""The optimiser: all weights of a run lie in one flat buffer, updated by a few operations on it.
 
-What changes from step to step comes as a tensor of numbers, so that a CUDA graph can hold the
-update, which torch's optimisers do not allow where the first beta moves, as in the paper's recipe.
-The weights of several models lie in the same buffer, and Muon takes all matrices of one shape at
-once.
+The numbers that change from step to step come as a tensor, so a CUDA graph can hold the update even
+where beta1 is cycled, as in the paper's recipe. The weights of several models share the buffer, and
+Muon treats all matrices of one shape at once. `benchmarks/optimizer.py` compares it with torch's.
 """
 
 from __future__ import annotations
@@ -15,24 +14,27 @@ from itertools import accumulate
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
 from lno.training.schedules import Pace
 
-ALIGNED = 64  # every weight begins at a multiple of so many numbers, where fast kernels can read it
+ALIGNMENT = 64  # numbers: every weight starts at a multiple of it, where fast kernels can read it
 EPSILON = 1e-8
-MUON_RATE = 10.0  # Muon's updates have unit size, so its rate is larger than AdamW's
+BETA1 = 0.9  # where the schedule does not cycle it
+MUON_FACTOR = 10.0  # of the learning rate: Muon's updates have unit size, AdamW's are smaller
 MUON_MOMENTUM = 0.95
-# Muon's quintic, which pulls singular values to one in five applications; its authors' numbers.
-QUINTIC, APPLICATIONS = (3.4445, -4.7750, 2.0315), 5
+MUON_MIN_SIZE = 16  # matrices with no more rows or columns than this are left to AdamW
+# Newton–Schulz iteration with the coefficients of Muon's authors.
+NEWTON_SCHULZ, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An optimiser by its numbers.
+    """A variant of the update.
 
     Args:
-        coupled: weight decay is a part of the gradient (Adam), not of the update (AdamW).
-        muon: matrices with more than 16 rows and columns follow Muon, all else AdamW.
+        coupled: weight decay is added to the gradient (Adam), not to the update (AdamW).
+        muon: large matrices follow Muon, everything else AdamW.
     """
 
     coupled: bool = False
@@ -40,16 +42,15 @@ class Rule:
 
 
 OPTIMIZERS = {"adamw": Rule(), "adam": Rule(coupled=True), "muon": Rule(muon=True)}
-BETA = 0.9  # of the running mean of the gradient, where a schedule does not move it
 
 
 class Optimizer:
-    """Adam, AdamW or Muon for all weights of some models, and their running mean.
+    """Adam, AdamW or Muon for all weights of some models, with their moving average.
 
-    The parameters become parts of one buffer. A step is
+    The models' parameters become views of the buffer `values`. One step is
 
         optimizer.gather(k, ...)                  the gradients of the k-th model, for each k
-        optimizer.update(optimizer.numbers(...))  with numbers on the device
+        optimizer.update(optimizer.numbers(...))  with the numbers on the models' device
 
     >>> model = nn.Linear(3, 2)
     >>> optimizer = Optimizer([model], OPTIMIZERS["adamw"])
@@ -67,27 +68,29 @@ class Optimizer:
         rule: Rule,
         weight_decay: float = 0.0,
         decay_all: bool = True,
-        square_beta: float = 0.99,
+        beta2: float = 0.99,
         ema: float | None = None,
     ) -> None:
-        self.rule, self.weight_decay, self.ema = rule, weight_decay, ema
-        self.square_beta = square_beta
+        self.rule, self.weight_decay, self.beta2, self.ema = rule, weight_decay, beta2, ema
         self.parameters = [list(model.parameters()) for model in models]
-        decayed, plain, matrices = self._groups(decay_all)
-        ordered = [*decayed, *plain, *(p for same in matrices for p in same)]
+        decayed, undecayed, matrices = self._groups(decay_all)
+        ordered = [*decayed, *undecayed, *(p for same in matrices for p in same)]
         ends = list(accumulate((_room(p) for p in ordered), initial=0))
         self.decayed = slice(0, ends[len(decayed)])
-        self.by_adam = slice(0, ends[len(decayed) + len(plain)])
+        self.by_adam = slice(0, ends[len(decayed) + len(undecayed)])
         like = ordered[0]
         self.values, self.gradient, self.first, self.second = (
             torch.zeros(ends[-1], dtype=like.dtype, device=like.device) for _ in range(4)
         )
-        gradient = {}  # the part of the buffer that belongs to each parameter
-        for p, start in zip(ordered, ends, strict=False):
-            part = slice(start, start + p.numel())
-            gradient[p] = self.gradient[part].view_as(p)
-            p.data = self.values[part].view_as(p).copy_(p.data)
-        self.gradients = [[gradient[p] for p in own] for own in self.parameters]
+        starts = dict(zip(ordered, ends, strict=False))
+        for p, start in starts.items():
+            p.data = self.values[start : start + p.numel()].view_as(p).copy_(p.data)
+        self.gradients = [
+            [self.gradient[starts[p] : starts[p] + p.numel()].view_as(p) for p in own]
+            for own in self.parameters
+        ]
+        self.segments = [_segments(own, starts) for own in self.parameters]
+        self.padding = self.gradient.new_zeros(ALIGNMENT)
         self.matrices = []  # values, gradients and momenta of all matrices of one shape
         start = self.by_adam.stop
         for same in matrices:
@@ -99,39 +102,42 @@ class Optimizer:
                 ]
             )
             start = stop
-        self.mean = None if ema is None else self.values.clone()
+        self.average = None if ema is None else self.values.clone()
 
-    def numbers(self, step: int, rate: float, pace: Pace) -> Tensor:
-        """What decides the update of a step (counted from 0), on the CPU."""
-        beta, square_beta = pace.beta or BETA, self.square_beta
-        rate = rate * pace.rate
-        forget = 1.0 if step == 0 else 1 - (self.ema or 0.0)
-        correction = math.sqrt(1 - square_beta ** (step + 1))
-        numbers = (rate, 1 - beta, rate / (1 - beta ** (step + 1)), 1 / correction, forget)
+    def numbers(self, step: int, learning_rate: float, pace: Pace) -> Tensor:
+        """Everything in the update that depends on the step (counted from 0), on the CPU."""
+        beta1, beta2 = pace.beta1 or BETA1, self.beta2
+        rate = learning_rate * pace.factor
+        blend = 1.0 if step == 0 else 1 - (self.ema or 0.0)  # of new weights into their average
+        correction = math.sqrt(1 - beta2 ** (step + 1))
+        numbers = (rate, 1 - beta1, rate / (1 - beta1 ** (step + 1)), 1 / correction, blend)
         return torch.tensor(numbers, dtype=self.values.dtype)
 
     def gather(self, k: int, gradients: Sequence[Tensor | None]) -> None:
-        """Bring the gradients of the k-th model into the buffer; a missing one is zero."""
-        targets, sources = [], []
-        for target, source in zip(self.gradients[k], gradients, strict=True):
-            if source is None:
-                target.zero_()
-            else:
-                targets.append(target)
-                sources.append(source)
-        if targets:
-            torch._foreach_copy_(targets, sources)
+        """Copy the gradients of the k-th model into the buffer; a missing one is zero.
+
+        One `torch.cat` for each segment of the buffer: a few kernels, not one for each weight.
+        """
+        for segment in self.segments[k]:
+            parts = []
+            for i in segment.members:
+                parameter, gradient = self.parameters[k][i], gradients[i]
+                parts.append(torch.zeros_like(parameter) if gradient is None else gradient)
+                parts.append(self.padding[: _room(parameter) - parameter.numel()])
+            flat = [part.reshape(-1) for part in parts if part.numel()]
+            torch.cat(flat, out=self.gradient[segment.part])
 
     def clip(self, limit: float) -> None:
         """Scale the gradient of each model down to the norm `limit`, where it is larger."""
-        for own in self.gradients:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(own)))
-            torch._foreach_mul_(own, (limit / (norm + 1e-6)).clamp(max=1.0))
+        for own, segments in zip(self.gradients, self.segments, strict=True):
+            factor = (limit / (get_total_norm(own) + 1e-6)).clamp(max=1.0)
+            for segment in segments:
+                self.gradient[segment.part].mul_(factor)
 
     @torch.no_grad()
     def update(self, numbers: Tensor) -> None:
         """Change the weights by the gathered gradient."""
-        rate, new, size, correction, forget = numbers.unbind()
+        rate, new, size, correction, blend = numbers.unbind()
         decay, part = self.weight_decay, self.by_adam
         p, g, m, v = (b[part] for b in (self.values, self.gradient, self.first, self.second))
         if decay and self.rule.coupled:
@@ -139,59 +145,80 @@ class Optimizer:
         elif decay:
             p[self.decayed].mul_(1 - rate * decay)
         m.lerp_(g, new)
-        v.mul_(self.square_beta).addcmul_(g, g, value=1 - self.square_beta)
+        v.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
         p.sub_((m * size).div_(v.sqrt().mul_(correction).add_(EPSILON)))
         for p, g, m in self.matrices:
             m.lerp_(g, 1 - MUON_MOMENTUM)
             rows, columns = p.shape[-2:]
-            larger = MUON_RATE * math.sqrt(max(1, rows / columns))
+            factor = MUON_FACTOR * math.sqrt(max(1, rows / columns))
             if decay:
-                p.mul_(1 - rate * (MUON_RATE * decay))
-            p.sub_(orthogonal(g.lerp(m, MUON_MOMENTUM)).mul_(rate * larger))
-        if self.mean is not None:
-            self.mean.lerp_(self.values, forget)
+                p.mul_(1 - rate * (MUON_FACTOR * decay))
+            p.sub_(orthogonal(g.lerp(m, MUON_MOMENTUM)).mul_(rate * factor))
+        if self.average is not None:
+            self.average.lerp_(self.values, blend)
 
     def state(self) -> Iterator[tuple[str, Tensor]]:
-        """The tensors that a run needs to go on, besides the weights."""
+        """The tensors that a resumed run needs, besides the weights."""
         yield "first", self.first
         yield "second", self.second
-        if self.mean is not None:
-            yield "mean", self.mean
+        if self.average is not None:
+            yield "average", self.average
 
     def _groups(
         self, decay_all: bool
     ) -> tuple[list[nn.Parameter], list[nn.Parameter], list[list[nn.Parameter]]]:
-        """Parameters that decay, that do not (norms and biases), and Muon's matrices by shape."""
+        """Parameters with weight decay, those without it, and Muon's matrices by shape."""
         matrices: dict[tuple[int, ...], list[nn.Parameter]] = {}
-        decayed, plain = [], []
+        decayed, undecayed = [], []
         for p in (p for own in self.parameters for p in own):
-            if self.rule.muon and p.ndim == 2 and min(p.shape) > 16:
+            if self.rule.muon and p.ndim == 2 and min(p.shape) > MUON_MIN_SIZE:
                 matrices.setdefault(tuple(p.shape), []).append(p)
             elif decay_all or p.ndim >= 2:
                 decayed.append(p)
             else:
-                plain.append(p)
-        return decayed, plain, list(matrices.values())
+                undecayed.append(p)
+        return decayed, undecayed, list(matrices.values())
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Parameters of one model that are neighbours in the buffer, and the part that they fill."""
+
+    members: list[int]  # their numbers among the model's parameters
+    part: slice
+
+
+def _segments(parameters: Sequence[nn.Parameter], starts: dict[nn.Parameter, int]) -> list[Segment]:
+    segments: list[Segment] = []
+    for i in sorted(range(len(parameters)), key=lambda i: starts[parameters[i]]):
+        start = starts[parameters[i]]
+        stop = start + _room(parameters[i])
+        if segments and segments[-1].part.stop == start:
+            last = segments.pop()
+            segments.append(Segment([*last.members, i], slice(last.part.start, stop)))
+        else:
+            segments.append(Segment([i], slice(start, stop)))
+    return segments
 
 
 def _room(parameter: Tensor) -> int:
-    """Numbers that a parameter takes up in the buffer."""
-    return -(-parameter.numel() // ALIGNED) * ALIGNED
+    """Numbers that a parameter takes up in the buffer, padding included."""
+    return -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
     """Approximately U Vᵀ of each matrix U Σ Vᵀ (..., rows, columns), by Newton–Schulz.
 
-    In bfloat16 where the matrices are in single precision: the iteration forgives rounding.
+    Float32 matrices are iterated in bfloat16: the iteration corrects its own rounding errors.
     """
-    a, b, c = QUINTIC
+    a, b, c = NEWTON_SCHULZ
     x = matrices.to(torch.bfloat16) if matrices.dtype == torch.float32 else matrices
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     shape = x.shape
     x = x.reshape(-1, *shape[-2:])
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(APPLICATIONS):
+    for _ in range(ITERATIONS):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     x = x.view(shape)

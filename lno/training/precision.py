@@ -1,9 +1,10 @@
-"""What a training step is computed in.
+"""The precision of a training step.
 
-- fp32: everything in single precision.
-- tf32: matrix products and convolutions of GPUs read their factors with 10 bits; the default there.
-- mixed: besides, hidden layers, attention and weighted sums in bfloat16. Positions, first and last
-  layers, scores, softmaxes and the loss stay in single precision, see `lno.models.lno.MLP`.
+- fp32: everything in float32.
+- tf32: on GPUs, matrix products and convolutions read their inputs with 10-bit mantissas. The
+  default there.
+- mixed: tf32, and bfloat16 for hidden layers, attention and weighted sums. Positions, first and
+  last layers, scores, softmaxes and the loss stay in float32, see `lno.models.lno.MLP`.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ def pick_precision(name: str, device: torch.device) -> str:
 
 
 @contextmanager
-def matrix_products(name: str) -> Iterator[None]:
-    """While inside, products and convolutions in single precision read their factors as named."""
-    convolutions = torch.backends.cudnn
-    before = torch.get_float32_matmul_precision(), convolutions.allow_tf32
+def matmul_precision(name: str) -> Iterator[None]:
+    """Set the precision of float32 matrix products and convolutions while inside."""
+    cudnn = torch.backends.cudnn
+    before = torch.get_float32_matmul_precision(), cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest" if name == "fp32" else "high")
-    convolutions.allow_tf32 = name != "fp32"
+    cudnn.allow_tf32 = name != "fp32"
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before[0])
-        convolutions.allow_tf32 = before[1]
+        cudnn.allow_tf32 = before[1]
 
 
-def half_where_free(name: str, device: torch.device) -> torch.autocast:
-    """The context of a forward pass: bfloat16 where the model allows it, under "mixed"."""
+def autocast(name: str, device: torch.device) -> torch.autocast:
+    """The context of a forward pass: bfloat16 under "mixed", where the model allows it."""
     return torch.autocast(device.type, torch.bfloat16, enabled=name == "mixed")

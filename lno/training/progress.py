@@ -1,4 +1,4 @@
-"""Showing how long work goes on: a live line on a terminal, a plain line now and then in a pipe."""
+"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-BAR = 20  # columns
+BAR_WIDTH = 20  # columns
 
 
 class Update(Protocol):
-    """Says how many parts are done, and how it goes."""
+    """Reports how many parts are done, with a status text."""
 
     def __call__(self, done: int, status: str = "") -> None: ...
 
 
 @contextmanager
 def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterator[Update]:
-    """Yield `update(done, status)` for work of `total` parts, `done` of which are there already.
+    """Yield `update(done, status)` for work of `total` parts, `done` of which are done already.
 
-    On a terminal it draws a bar with the status and the time left; elsewhere it prints a line at
-    each tenth of the work.
+    On a terminal it draws a bar with the status and the remaining time; elsewhere it prints a line
+    at each tenth of the work.
     """
     if not show:
         yield lambda done, status="": None
     elif sys.stderr.isatty():
         bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=BAR),
+            BarColumn(bar_width=BAR_WIDTH),
             TextColumn("{task.fields[status]}"),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
             console=(console := Console(stderr=True)),
         )
-        room = console.width - len(title) - BAR - len("    0:00:00 left 0:00:00 ")
+        room = console.width - len(title) - BAR_WIDTH - len("    0:00:00 left 0:00:00 ")
         with bar:
             task = bar.add_task(title, total=total, completed=done, status="")
 
@@ -53,7 +53,7 @@ def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterat
 
 
 def fitting(status: str, room: int) -> str:
-    """As many parts of a status, from the first on, as there is room for.
+    """The first parts of a status, separated by two spaces, as far as they fit.
 
     >>> fitting("epoch 3  loss 0.1  9 points/s", 20)
     'epoch 3  loss 0.1'

@@ -1,4 +1,4 @@
-"""How to train: everything that decides a run besides the data, the model and the seed."""
+"""`Recipe`: everything that decides a training run besides the data, the model and the seed."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from lno.training.schedules import SCHEDULES
 
 @dataclass(frozen=True)
 class Recipe:
-    """The defaults are the paper's for forward problems, but for Muon and fewer epochs.
+    """How to train. The defaults are the paper's for forward problems, with Muon and fewer epochs.
 
     Args:
         epochs: passes over the training samples.
         batch: samples in a step.
-        optimizer: "muon" (for hidden matrices, AdamW for the rest), "adamw" (as the paper), "adam".
-        rate: the peak learning rate.
-        square_beta: the second beta of Adam and AdamW.
-        schedule: "onecycle" (the paper's), "onecycle_torch" (torch's own numbers), "step" (×0.7
-            after every tenth of the run), "cosine" or "constant".
+        optimizer: "muon" (hidden matrices; AdamW for the rest), "adamw" (the paper's) or "adam".
+        learning_rate: its peak.
+        beta2: of Adam and AdamW.
+        schedule: "onecycle" (the paper's), "onecycle_torch" (torch's defaults), "step" (×0.7 after
+            every tenth of the run), "cosine" or "constant".
         weight_decay: of the optimiser.
-        decay_all: decay norms and biases too, as the paper does.
+        decay_all: apply weight decay to norms and biases too, as the paper does.
         loss: "relative_l2", "relative_mae" or "mse".
-        physical: take the loss in physical units, not of the normalised output.
-        gradient: the weight of the same loss of differences between neighbours on the grid.
-        queries: random query points in a step, the same for all samples of a batch; None: all.
-            A decoder that goes point by point learns as well from some of them, and faster.
-        clip: the largest gradient norm; None: no limit.
-        ema: decay of a running mean of the weights, which is what predicts then; None: none.
+        physical: compute the loss in physical units instead of on the standardised output.
+        gradient: weight of the same loss for differences between neighbours on the grid.
+        queries: random query points in a step, the same for all samples of a batch; None: all of
+            them. A decoder that works point by point learns as well from a subset, and faster.
+        clip: largest gradient norm; None: no clipping.
+        ema: decay of an exponential moving average of the weights, which then makes the
+            predictions; None: no average.
+        weighted: use the data's point weights in encoder, loss, validation and metrics.
 
     >>> Recipe(epochs=20, queries=512).loss
     'relative_l2'
@@ -39,8 +41,8 @@ class Recipe:
     epochs: int = 100
     batch: int = 4
     optimizer: str = "muon"
-    rate: float = 1e-3
-    square_beta: float = 0.99
+    learning_rate: float = 1e-3
+    beta2: float = 0.99
     schedule: str = "onecycle"
     weight_decay: float = 5e-5
     decay_all: bool = True
@@ -50,18 +52,24 @@ class Recipe:
     queries: int | None = None
     clip: float | None = None
     ema: float | None = None
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         require_count("Recipe.epochs", self.epochs, 10**7)
         require_count("Recipe.batch", self.batch, 10**6)
-        require_range("Recipe.rate", self.rate, 1e-12, 10.0)
-        require_range("Recipe.square_beta", self.square_beta, 0.0, 1 - 1e-9)
+        require_range("Recipe.learning_rate", self.learning_rate, 1e-12, 10.0)
+        require_range("Recipe.beta2", self.beta2, 0.0, 1 - 1e-9)
         require_range("Recipe.weight_decay", self.weight_decay, 0.0, 10.0)
         for name, table in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("loss", METRICS)):
             if getattr(self, name) not in table:
                 expected = ", ".join(table)
                 raise ValueError(
                     f"Recipe.{name} must be one of {expected}, got {getattr(self, name)!r}"
+                )
+        for name in ("decay_all", "physical", "weighted"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(
+                    f"Recipe.{name} must be True or False, got {getattr(self, name)!r}"
                 )
         require_range("Recipe.gradient", self.gradient, 0.0, 1e6)
         if self.gradient and self.queries is not None:

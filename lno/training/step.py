@@ -5,59 +5,70 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch._functorch import config as functorch
 from torch.func import functional_call
 
 from lno.data import Batch
 from lno.metrics import METRICS
 from lno.models import streamed
-from lno.training.distributed import METRICS_OF_PARTS
-from lno.training.precision import half_where_free, matrix_products
+from lno.models.model import Model, apply_model
+from lno.training.precision import autocast, matmul_precision
 from lno.training.schedules import SCHEDULES
 from lno.training.state import Training
 
-COMPILE_FROM = 5000  # steps: a shorter run is over before compilation has paid off
-KEPT_ACTIVATIONS = 0.4  # of what a backward pass needs; the compiler computes the rest again
-Model = Callable[..., Tensor]
+COMPILE_FROM = 5000  # steps: shorter runs end before compilation pays off
+KEPT_ACTIVATIONS = 0.4  # fraction of activations kept for the backward pass; others are recomputed
 
 
-def loss_function(training: Training) -> Callable[[Model, Batch], Tensor]:
+class Loss(nn.Module):
     """The mean loss of a model on an encoded batch, as the recipe defines it."""
-    recipe, precision = training.recipe, training.precision
-    grid = training.data.grid or ()
-    if recipe.gradient and (min(grid, default=0) < 3 or training.team.split == "points"):
-        raise ValueError(
-            "Recipe.gradient needs data on a grid of three points and more along every axis, whole "
-            f"on every process: pass Fields(..., grid=...); the grid is {grid or None}"
-        )
-    by_points = training.team.size > 1 and training.team.split == "points"
-    metric = (METRICS_OF_PARTS if by_points else METRICS)[recipe.loss]
-    scale = training.normalizers.y
-    # Made here: a graph cannot be captured while numbers are moved to the device.
-    mean, std = (torch.tensor(v, device=training.device) for v in (scale.mean, scale.std))
 
-    def loss(model: Model, batch: Batch) -> Tensor:
+    def __init__(self, model: Model, training: Training) -> None:
+        super().__init__()
+        self.model, self.precision = model, training.precision
+        self.recipe, self.grid = training.recipe, training.grid or ()
+        if self.recipe.gradient and (
+            min(self.grid, default=0) < 3 or training.processes.split_points
+        ):
+            raise ValueError(
+                "Recipe.gradient needs data on a grid with at least three points along every axis, "
+                "and whole samples in every process: pass Fields(..., grid=...); the grid is "
+                f"{training.grid}"
+            )
+        self.metric = METRICS[self.recipe.loss]
+        self.reduction = training.processes.reduction
+        scale = training.normalizers.y
+        # Copied to the device here: copies from the CPU cannot be captured in a CUDA graph.
+        self.mean, self.std = (
+            torch.tensor(v, device=training.device) for v in (scale.mean, scale.std)
+        )
+
+    def forward(self, batch: Batch) -> Tensor:
         assert batch.y is not None
-        with half_where_free(precision, batch.u.device):
-            prediction = model(batch.x, batch.u, batch.x_query, batch.mask)
+        with autocast(self.precision, batch.u.device):
+            prediction = apply_model(self.model, batch, self.recipe.weighted)
         prediction, target = prediction.to(batch.y.dtype), batch.y
-        if recipe.physical:
-            prediction, target = prediction * std + mean, target * std + mean
-        value = metric(prediction, target, batch.query_mask)
-        if recipe.gradient:
-            slopes = (differences(v, grid) for v in (prediction, target))
-            value = value + recipe.gradient * metric(*slopes)
+        if self.recipe.physical:
+            prediction, target = (self._physical(v, batch) for v in (prediction, target))
+        weights = batch.query_weights if self.recipe.weighted else None
+        value = self.metric(prediction, target, batch.query_mask, weights, self.reduction)
+        if self.recipe.gradient:
+            slopes = (differences(v, self.grid) for v in (prediction, target))
+            value = value + self.recipe.gradient * self.metric(*slopes)
         return value.mean()
 
-    return loss
+    def _physical(self, values: Tensor, batch: Batch) -> Tensor:
+        values = values * self.std + self.mean
+        return values if batch.background is None else values + batch.background
 
 
 def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
-    """Central differences along each axis of a grid, of values (b, n, o); ends are left out.
+    """Central differences of values (b, n, o) along each axis of a grid, at its inner points.
 
     >>> differences(torch.arange(5.0).square().view(1, 5, 1), (5,)).flatten().tolist()
     [4.0, 8.0, 12.0]
@@ -74,112 +85,115 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
-    from torch._inductor import list_options
-
     streamed.stay_uncompiled()
-    # With torch 2.11 this option gives wrong shapes where samples share many points.
-    faulty = "triton.mix_order_reduction"
-    options: dict[str, str | int | bool | Callable[..., object]] = {}
-    if faulty in list_options():
-        options[faulty] = False
-    return torch.compile(function, dynamic=False, options=options)
+    try:
+        # In torch 2.11 this option gives wrong shapes where samples share many points.
+        options: dict[str, Any] = {"triton.mix_order_reduction": False}
+        return torch.compile(function, dynamic=False, options=options)
+    except RuntimeError:  # a version of torch without it
+        return torch.compile(function, dynamic=False)
+
+
+def keep_activations(fraction: float) -> AbstractContextManager[None]:
+    """Let functions compiled inside keep a fraction of their activations and recompute the rest."""
+    from torch._functorch import config  # the option has no public name
+
+    return config.patch(activation_memory_budget=fraction)
 
 
 class Step:
-    """One step on encoded batches, one for each model, as fast as the device allows.
+    """One step on encoded batches, one batch for each model.
 
-    On CUDA the loss is compiled where the run is long enough, and the whole step, from the batches
-    to the new weights, is captured as one graph for the first batches of full size and replayed;
-    batches of other shapes run eagerly. Each model has a branch of the graph to itself: they run
-    side by side, and do what each would do alone. Several processes add their gradients up between
-    two halves of a step, of which the graph is the first.
+    On CUDA, the loss is compiled if the run is long enough. The whole step, from the batches to the
+    new weights, is captured as one CUDA graph at the first batch of full size and then replayed;
+    batches of other shapes run eagerly. Several models are parallel branches of the graph, with
+    the results that each has alone. Several processes sum their gradients between the backward
+    pass, which is captured, and the update, which is not.
     """
 
     def __init__(self, training: Training) -> None:
         self.training = training
         self.on_gpu = training.device.type == "cuda"
-        self.alone = training.team.size == 1
-        # By points, processes talk to each other in the middle of the forward pass.
-        self.capturable = self.on_gpu and (self.alone or training.team.split == "samples")
-        self.eager = loss_function(training)
+        self.single = training.processes.size == 1
+        # Processes that split points communicate within the forward pass.
+        self.capturable = self.on_gpu and not training.processes.split_points
+        self.losses = [Loss(model, training) for model in training.models]
         self.compiled: Callable[..., Tensor] | None = None
-        if self.capturable and training.steps >= COMPILE_FROM:
+        if training.compiled is None:
+            training.compiled = training.total_steps >= COMPILE_FROM
+        if self.capturable and training.compiled:
             self.compiled = self._compiled()
-        several = self.on_gpu and len(training.models) > 1
-        self.streams = [torch.cuda.Stream() for _ in training.models] if several else []
+        parallel = self.on_gpu and len(training.models) > 1
+        self.streams = [torch.cuda.Stream() for _ in training.models] if parallel else []
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.static: list[Batch] = []  # what the graph reads,
-        self.numbers = self._numbers().to(training.device)  # of the update, as well,
-        self.value = torch.zeros(0)  # and what it writes
+        self.inputs: list[Batch] = []  # what the graph reads: batches,
+        self.numbers = self._numbers().to(training.device)  # and the numbers of the update;
+        self.output = torch.zeros(0)  # and the losses that it writes
 
-    def __call__(self, batches: Sequence[Batch], weight: float = 1.0) -> Tensor:
-        """Take the step; returns the losses (k,) of all models, on the device.
+    def __call__(self, batches: Sequence[Batch], share: float = 1.0) -> Tensor:
+        """Take the step and return the losses (k,) of all models, on the device.
 
         Args:
-            batches: of each model, what this process has to do of it.
-            weight: the share of this process's loss in that of all.
+            batches: one for each model; with several processes, this process's part of it.
+            share: the factor of this process's loss in the total loss.
         """
-        with matrix_products(self.training.precision):
-            return self._step(batches, weight)
+        with matmul_precision(self.training.precision):
+            return self._step(batches, share)
 
-    def _step(self, batches: Sequence[Batch], weight: float) -> Tensor:
+    def _step(self, batches: Sequence[Batch], share: float) -> Tensor:
         self.numbers.copy_(self._numbers(), non_blocking=True)
-        if self.capturable and self.graph is None and self.training.full:
+        if self.capturable and self.graph is None and self.training.next_batch_is_full:
             self._capture(batches)
-        captured = self.graph is not None and all(map(_alike, batches, self.static))
+        captured = self.graph is not None and all(map(_same_shapes, batches, self.inputs))
         if self.graph is not None and captured:
-            for source, target in zip(batches, self.static, strict=True):
+            for source, target in zip(batches, self.inputs, strict=True):
                 _copy(source, target)
             self.graph.replay()
-            value = self.value.clone()
+            losses = self.output.clone()
         else:
-            value = self._differentiate(batches)
-        if not self.alone:
-            gradient = self.training.optimizer.gradient.mul_(weight)
-            self.training.team.total(gradient)
-            value = self.training.team.total(value * weight)
-        if not (captured and self.alone):
+            losses = self._differentiate(batches)
+        if not self.single:
+            gradient = self.training.optimizer.gradient.mul_(share)
+            self.training.processes.sum(gradient)
+            losses = self.training.processes.sum(losses * share)
+        if not (captured and self.single):
             self._update()
-        return value
+        return losses
 
     def _numbers(self) -> Tensor:
         training, recipe = self.training, self.training.recipe
-        pace = SCHEDULES[recipe.schedule](training.step, training.steps, recipe.epochs)
-        return training.optimizer.numbers(training.step, recipe.rate, pace)
+        pace = SCHEDULES[recipe.schedule](training.step, training.total_steps)
+        return training.optimizer.numbers(training.step, recipe.learning_rate, pace)
 
     def _compiled(self) -> Callable[..., Tensor]:
         """The loss as a function of weights and batch: compiled once for all models."""
-        model: nn.Module = self.training.models[0]
-
-        def loss(weights: dict[str, Tensor], batch: Batch) -> Tensor:
-            return self.eager(lambda *inputs: functional_call(model, weights, inputs), batch)
-
-        return compiled(loss)
+        loss = self.losses[0]
+        return compiled(lambda weights, batch: functional_call(loss, weights, (batch,)))
 
     def _differentiate(self, batches: Sequence[Batch], fast: bool = False) -> Tensor:
-        """The losses (k,), their gradients being gathered in the optimiser."""
+        """Compute the losses (k,) and gather their gradients in the optimiser."""
         if not self.streams:
             return torch.stack([self._one(k, batch, fast) for k, batch in enumerate(batches)])
-        here, values = torch.cuda.current_stream(), []
+        current, losses = torch.cuda.current_stream(), []
         for k, (batch, stream) in enumerate(zip(batches, self.streams, strict=True)):
-            stream.wait_stream(here)
+            stream.wait_stream(current)
             with torch.cuda.stream(stream):
-                values.append(self._one(k, batch, fast))
+                losses.append(self._one(k, batch, fast))
         for stream in self.streams:
-            here.wait_stream(stream)
-        return torch.stack(values)
+            current.wait_stream(stream)
+        return torch.stack(losses)
 
     def _one(self, k: int, batch: Batch, fast: bool) -> Tensor:
-        """The loss of the k-th model, its gradient being gathered in the optimiser."""
-        optimizer, model = self.training.optimizer, self.training.models[k]
+        """Compute the loss of the k-th model and gather its gradient in the optimiser."""
+        optimizer, loss = self.training.optimizer, self.losses[k]
         parameters = optimizer.parameters[k]
         if len(batch) == 0:  # fewer samples than processes
             optimizer.gather(k, [None] * len(parameters))
             return batch.u.new_zeros(())
         if fast and self.compiled is not None:
-            value = self.compiled(dict(model.named_parameters()), batch)
+            value = self.compiled(dict(loss.named_parameters()), batch)
         else:
-            value = self.eager(model, batch)
+            value = loss(batch)
         optimizer.gather(k, torch.autograd.grad(value, parameters, allow_unused=True))
         return value.detach()
 
@@ -191,29 +205,29 @@ class Step:
 
     def _capture(self, batches: Sequence[Batch]) -> None:
         start = time.perf_counter()
-        self.static = [batch.each(Tensor.clone) for batch in batches]
-        # Several models keep a GPU busy: for them, computing again costs more than it is worth.
+        self.inputs = [batch.each(Tensor.clone) for batch in batches]
+        # Several models keep a GPU busy: recomputing activations costs them more than it saves.
         kept = 1.0 if self.streams else KEPT_ACTIVATIONS
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
             try:
-                with functorch.patch(activation_memory_budget=kept):
-                    self._differentiate(self.static, fast=True)
-            except Exception as error:  # compilers fail in many ways, and none is worth the run
+                with keep_activations(kept):
+                    self._differentiate(self.inputs, fast=True)
+            except Exception as error:  # whatever fails in the compiler must not end the run
                 if self.compiled is None:
                     raise
-                first = str(error).strip().splitlines()[:1]
-                warnings.warn(f"training goes on uncompiled: {first}", stacklevel=2)
+                reason = str(error).strip().splitlines()[:1]
+                warnings.warn(f"training continues uncompiled: {reason}", stacklevel=2)
                 self.compiled = None
             for _ in range(2):
-                self._differentiate(self.static, fast=True)
+                self._differentiate(self.inputs, fast=True)
         torch.cuda.current_stream().wait_stream(stream)
         self.graph = torch.cuda.CUDAGraph()
-        # On the same stream, where the libraries have their workspaces already.
+        # On the same stream, where libraries already have their workspaces.
         with torch.cuda.graph(self.graph, stream=stream):
-            self.value = self._differentiate(self.static, fast=True)
-            if self.alone:
+            self.output = self._differentiate(self.inputs, fast=True)
+            if self.single:
                 self._update()
         self.training.compile_seconds += time.perf_counter() - start
 
@@ -222,7 +236,7 @@ def _tensors(batch: Batch) -> list[Tensor | None]:
     return [getattr(batch, field.name) for field in fields(batch)]
 
 
-def _alike(a: Batch, b: Batch) -> bool:
+def _same_shapes(a: Batch, b: Batch) -> bool:
     def shapes(batch: Batch) -> list[tuple[int, ...] | None]:
         return [None if v is None else tuple(v.shape) for v in _tensors(batch)]
 

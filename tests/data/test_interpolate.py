@@ -1,4 +1,4 @@
-"""The classical opponent must be as good as it can be."""
+"""The classical baseline must be as good as it can be."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""CSV files as people make them, and the lines that are wrong."""
+"""CSV files as people write them, and errors that name the line."""
 
 import numpy as np
 import pytest

@@ -37,13 +37,15 @@ class Layers:
         return z + self.linear(f"{name}.down", inner)
 
     def transformer_block(self, name: str, z: np.ndarray, heads: int) -> np.ndarray:
-        joined = self.linear(f"{name}.query_key_value", self.norm(f"{name}.norm_attention", z))
+        normed = self.norm(f"{name}.norm_attention", z)
+        joined = self.linear(f"{name}.attention.query_key_value", normed)
         parts = (np.split(v, heads, -1) for v in np.split(joined, 3, -1))
         read = [
             softmax(query @ key.T / np.sqrt(key.shape[-1]), axis=-1) @ value
             for query, key, value in zip(*parts, strict=True)
         ]
-        return self.feed_forward(name, z + self.linear(f"{name}.output", np.concatenate(read, -1)))
+        read = self.linear(f"{name}.attention.output", np.concatenate(read, -1))
+        return self.feed_forward(name, z + read)
 
 
 def each_sample(

@@ -1,8 +1,9 @@
-"""Small models of every kind, inputs for them, and how to compare what they answer."""
+"""Small models of every kind, inputs for them, and comparisons of their predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=Non
 
 
 def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
-    """A model whose weights are away from their initial values, so that all parts matter."""
+    """A model with weights away from their initial values, so that all parts matter."""
     model = initial(config, in_channels)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -31,7 +32,7 @@ def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1)
 
 
 def initial(config: Any, in_channels: int = 1) -> Any:
-    """A model as its training would begin."""
+    """A model with initial weights."""
     torch.manual_seed(0)
     return make(Spec(2, in_channels, 3, GRID), config)
 
@@ -49,6 +50,11 @@ def count_parameters(spec: Spec, config: Any) -> int:
     return sum(p.numel() for p in make_without_memory(spec, config).parameters())
 
 
+def shallow(config: Any) -> Any:
+    """The same kind of model with one block: what takes time for each block takes less."""
+    return replace(config, **{"layers" if type(config) is TransolverConfig else "blocks": 1})
+
+
 def inputs(
     n: int = 60, q: int = 40, i: int = 1, b: int = 2, dtype: torch.dtype = torch.float32
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -60,7 +66,7 @@ def inputs(
 
 
 def mask_of_lengths(*lengths: int, n: int = 60) -> torch.Tensor:
-    """The mask of a batch whose samples have so many real observations first, then padding."""
+    """A mask of samples with these numbers of real observations, followed by padding."""
     return torch.arange(n) < torch.tensor(lengths)[:, None]
 
 
@@ -69,13 +75,13 @@ def close(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
 
 
 def value_and_gradient(model: torch.nn.Module, y: torch.Tensor) -> list[torch.Tensor]:
-    """The model's answer y and the gradients of its mean square."""
+    """The prediction y and the gradients of its mean square."""
     model.zero_grad()
     y.square().mean().backward()
     return [y.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
 def all_close(a: Iterable[torch.Tensor], b: Iterable[torch.Tensor], tolerance: float) -> bool:
-    """Each in proportion to its largest number, or to a thousandth: gradients may be zero."""
+    """Each relative to its largest number, or to 1e-3: gradients may be zero."""
     pairs = zip(a, b, strict=True)
     return all((p - r).abs().max() <= tolerance * r.abs().max().clamp(min=1e-3) for p, r in pairs)

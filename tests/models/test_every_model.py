@@ -1,4 +1,4 @@
-"""What every model has in common. What is special to one of them is in its own file."""
+"""Properties of every model, or of all with some capability. Others are in the models' files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from small_models import (
     DEEPONET,
     GNOT_ONE,
     GNOT_THREE,
+    GRID,
     LNO_TIED,
     LNO_UNTIED,
     RAW,
@@ -23,26 +24,25 @@ from small_models import (
     inputs,
     make_without_memory,
     mask_of_lengths,
+    shallow,
     value_and_gradient,
 )
 
+from lno import Spec
 from lno.models import MODELS, DeepONetConfig
-from lno.training.precision import matrix_products
-
-# What some models cannot do; their own files show that they cannot.
-ANY_POINTS = "take any number of points, in any order"
-ANY_QUERIES = "answer at other points than the observed ones"
-QUERIES_ALONE = "answer each query as if it were the only one"
-POSITIONS = "read positions"
+from lno.training.precision import matmul_precision
 
 
 @dataclass(frozen=True)
 class Form:
-    """A small model, what it cannot do, and which of its weights no answer depends on."""
+    """A small model, and what of its inputs and weights no prediction depends on."""
 
     config: Any
-    cannot: frozenset[str] = frozenset()
+    reads_positions: bool = True
     idle: frozenset[str] = frozenset()
+
+    def can(self, capability: str) -> bool:
+        return getattr(make_without_memory(Spec(2, 1, 3, GRID), self.config), capability)
 
     def ask(
         self,
@@ -52,34 +52,33 @@ class Form:
         x_query: torch.Tensor,
         mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """The answers at x_query or, of a model that cannot give them, at x."""
-        return model(x, u, x if ANY_QUERIES in self.cannot else x_query, mask)
+        """Predictions at x_query or, if the model cannot make them, at x."""
+        return model(x, u, x_query if self.can("answers_anywhere") else x, mask)
 
 
 FORMS = {
     "lno": Form(LNO_TIED),
-    # A number added to the scores of all points leaves a softmax over points as it was. Where the
-    # decoder has the same scores, its softmax over latent positions does change.
+    # A number added to the scores of all points does not change a softmax over points. If the
+    # decoder has the same scores, it does change the decoder's softmax over latent positions.
     "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
     "deeponet": Form(DEEPONET),
-    # Queries attend to each other.
-    "gnot": Form(GNOT_ONE, frozenset({QUERIES_ALONE})),
-    "gnot of experts": Form(GNOT_THREE, frozenset({QUERIES_ALONE})),
-    # What goes through the blocks are the features of the observed points.
-    "transolver": Form(CLOUD, frozenset({ANY_QUERIES})),
-    # Convolutions need every point of the grid, distances to reference points stand for positions,
-    # and the placeholder stands for values only where there are none.
-    "transolver on a grid": Form(
-        REGULAR, frozenset({ANY_QUERIES, ANY_POINTS, POSITIONS}), idle=frozenset({"placeholder"})
-    ),
-    "transolver on a raw grid": Form(
-        RAW, frozenset({ANY_QUERIES, ANY_POINTS}), idle=frozenset({"placeholder"})
-    ),
+    "gnot": Form(GNOT_ONE),
+    "gnot of experts": Form(GNOT_THREE),
+    "transolver": Form(CLOUD),
+    # Distances to reference points replace positions. The placeholder is for data without values.
+    "transolver on a grid": Form(REGULAR, False, frozenset({"placeholder"})),
+    "transolver on a raw grid": Form(RAW, idle=frozenset({"placeholder"})),
 }
 
 
-def every_form(*that_can: str) -> pytest.MarkDecorator:
-    able = {name: form for name, form in FORMS.items() if form.cannot.isdisjoint(that_can)}
+def every_form(**capabilities: bool) -> pytest.MarkDecorator:
+    """All forms with these capabilities."""
+    able = {
+        name: form
+        for name, form in FORMS.items()
+        if all(form.can(key) == value for key, value in capabilities.items())
+    }
+    assert able
     return pytest.mark.parametrize("form", able.values(), ids=able)
 
 
@@ -89,7 +88,7 @@ EVERY_FORM_WITH_AND_WITHOUT_MASK = pytest.mark.parametrize(
         pytest.param(form, masked, id=f"masked {name}" if masked else name)
         for name, form in FORMS.items()
         for masked in (False, True)
-        if not masked or ANY_POINTS not in form.cannot
+        if not masked or not form.can("needs_grid")
     ],
 )
 
@@ -105,20 +104,21 @@ def test_values_matter(form: Form) -> None:
     assert not close(form.ask(model, x, u + 1, q), form.ask(model, x, u, q), 1e-3)
 
 
-@every_form(POSITIONS)
+@every_form()
 def test_positions_matter(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
-    assert not close(form.ask(model, x + 1, u, q), form.ask(model, x, u, q), 1e-3)
+    same = close(form.ask(model, x + 1, u, q), form.ask(model, x, u, q), 1e-3)
+    assert same != form.reads_positions
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
 def test_all_observations_matter(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     half = form.ask(model, x[:, :30], u[:, :30], q)
     assert not close(half, form.ask(model, x, u, q)[:, : half.shape[1]], 1e-3)
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> None:
     model, (x, u, q) = build(form.config), inputs()
@@ -127,41 +127,47 @@ def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> 
     mixed_mask = None if mask is None else mask[:, order]
     mixed = form.ask(model, x[:, order], u[:, order], q, mixed_mask)
     expected = form.ask(model, x, u, q, mask)
-    if ANY_QUERIES in form.cannot:  # then answers come in the order of observations
+    if not form.can("answers_anywhere"):  # then predictions come in the order of observations
         expected = expected[:, order]
     assert close(mixed, expected, 1e-5)
 
 
-@every_form(ANY_QUERIES)
-def test_answers_come_in_the_order_of_queries(form: Form) -> None:
+@every_form(answers_anywhere=True)
+def test_predictions_come_in_the_order_of_queries(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
     assert close(model(x, u, q[:, order]), model(x, u, q)[:, order], 1e-5)
 
 
-@every_form(ANY_QUERIES, QUERIES_ALONE)
+@every_form(queries_interact=True)
+def test_queries_influence_each_other(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    assert not close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-3)
+
+
+@every_form(answers_anywhere=True, queries_interact=False)
 def test_queries_do_not_influence_each_other(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
 def test_observing_everything_twice_changes_nothing(form: Form) -> None:
-    """Sums over points are means: how many observations there are does not scale the answers."""
+    """Sums over points are means: their number does not scale the predictions."""
     model, (x, u, q) = build(form.config), inputs()
     once = form.ask(model, x, u, q)
     twice = form.ask(model, torch.cat((x, x), 1), torch.cat((u, u), 1), q)
     assert close(twice[:, : once.shape[1]], once, 1e-5)
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
 def test_a_mask_without_padding_changes_nothing(form: Form) -> None:
     model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
     masked = form.ask(model, x, u, q, mask_of_lengths(60, 60))
     assert close(masked, form.ask(model, x, u, q), 1e-12)
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
 @pytest.mark.parametrize("lengths", [(60, 1), (23, 60), (59, 2)])
 def test_padded_and_masked_batches_equal_single_samples(
     form: Form, lengths: tuple[int, int]
@@ -178,7 +184,24 @@ def test_padded_and_masked_batches_equal_single_samples(
         assert close(together[k : k + 1, : alone.shape[1]], alone, 1e-5)
 
 
-@every_form(ANY_POINTS)
+@every_form(needs_grid=False)
+@pytest.mark.parametrize("lengths", [(60, 1), (23, 60)])
+def test_padded_batches_equal_single_samples_at_the_observed_points(
+    form: Form, lengths: tuple[int, int]
+) -> None:
+    """Where the queries are the observations, the mask is theirs as well."""
+    model, (x, u, _) = build(form.config), inputs()
+    mask = mask_of_lengths(*lengths)
+    junk = 1e3 * torch.randn(2, 60, 2, generator=torch.Generator().manual_seed(3))
+    padded = torch.where(mask[..., None], x, junk)
+    together = model(padded, torch.where(mask[..., None], u, junk[..., :1]), padded, mask)
+    for k, n in enumerate(lengths):
+        alone_x = x[k : k + 1, :n]
+        alone = model(alone_x, u[k : k + 1, :n], alone_x)
+        assert close(together[k : k + 1, :n], alone, 1e-5)
+
+
+@every_form(needs_grid=False)
 def test_masked_observations_influence_neither_values_nor_gradients(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     mask = torch.rand(2, 60, generator=torch.Generator().manual_seed(4)) < 0.5
@@ -187,7 +210,7 @@ def test_masked_observations_influence_neither_values_nor_gradients(form: Form) 
         changed_x = torch.where(mask[..., None], x, scale * x).requires_grad_()
         changed_u = torch.where(mask[..., None], u, scale * u).requires_grad_()
         y = form.ask(model, changed_x, changed_u, q, mask)
-        if ANY_QUERIES in form.cannot:  # then padding has answers as well, of no use
+        if not form.can("answers_anywhere"):  # then padding has predictions as well, of no use
             y = y[mask]
         results.append(value_and_gradient(model, y))
         assert not bool(changed_x.grad[~mask].any()) and not bool(changed_u.grad[~mask].any())
@@ -219,22 +242,22 @@ def test_passing_x_as_x_query_changes_nothing_but_the_work(form: Form) -> None:
 def test_positions_alone_are_enough(form: Form) -> None:
     model, (x, u, q) = build(form.config, in_channels=0), inputs(i=0, b=3)
     own, shared = form.ask(model, x, u, q), form.ask(model, x[:1], u, q[:1])
-    assert own.shape == shared.shape == (3, 60 if ANY_QUERIES in form.cannot else 40, 3)
-    # Without values, samples that share their positions have the same answer.
+    assert own.shape == shared.shape == (3, 40 if form.can("answers_anywhere") else 60, 3)
+    # Without values, samples at the same positions have the same prediction.
     assert close(shared[2], own[0], 1e-5)
 
 
 @EVERY_FORM_WITH_AND_WITHOUT_MASK
 def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
-    model, (x, u, q) = build(form.config), inputs()
+    model, (x, u, q) = build(shallow(form.config)), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
-    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert close(form.ask(compiled, x, u, q, mask), form.ask(model, x, u, q, mask), 1e-5)
 
 
 @every_form()
 def test_weights_are_the_whole_state(form: Form) -> None:
-    """A model built without memory and given weights computes the same, as model files need it."""
+    """A model built without memory and given weights computes the same: model files rely on it."""
     model, (x, u, q) = build(form.config), inputs()
     assert not list(model.buffers())
     empty = make_without_memory(model.spec, form.config)
@@ -255,7 +278,7 @@ def test_every_weight_is_trained(form: Form) -> None:
 
 
 @EVERY_FORM_WITH_AND_WITHOUT_MASK
-def test_answers_in_half_precision_are_float32_and_near(form: Form, masked: bool) -> None:
+def test_predictions_in_half_precision_are_float32_and_near(form: Form, masked: bool) -> None:
     model, (x, u, q) = build(form.config), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
     full = form.ask(model, x, u, q, mask)
@@ -268,13 +291,13 @@ def test_answers_in_half_precision_are_float32_and_near(form: Form, masked: bool
 @pytest.mark.gpu
 @EVERY_FORM_WITH_AND_WITHOUT_MASK
 def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
-    n = 60 if ANY_POINTS in form.cannot else 5000
+    n = 60 if form.can("needs_grid") else 5000
     model, (x, u, q) = build(form.config), inputs(n, q=3000)
     mask = mask_of_lengths(n, 23, n=n) if masked else None
     expected = form.ask(model, x, u, q, mask)
     model, x, u, q = model.cuda(), x.cuda(), u.cuda(), q.cuda()
     mask = None if mask is None else mask.cuda()
-    with matrix_products("fp32"):  # torch's own default takes convolutions in tf32
+    with matmul_precision("fp32"):  # torch's own default takes convolutions in tf32
         assert close(form.ask(model, x, u, q, mask).cpu(), expected, 1e-4)
 
 
@@ -288,7 +311,7 @@ def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
     ],
 )
 def test_impossible_sizes_are_errors(config: type, size: str) -> None:
-    # DeepONet's layers are those of its trunk, the first and the last among them.
+    # DeepONet's layers include the first and last of its trunk.
     least = 2 if (config, size) == (DeepONetConfig, "layers") else 1
     for value in (least - 1, 2.5, True, 10**9):
         with pytest.raises(ValueError, match=f"{size} must be a whole number from {least} to"):

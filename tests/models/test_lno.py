@@ -7,14 +7,24 @@ import pytest
 import torch
 from by_hand import Layers, each_sample
 from scipy.special import softmax
-from small_models import LNO_TIED, LNO_UNTIED, build, close, count_parameters, initial, inputs
+from small_models import (
+    CLOUD,
+    LNO_TIED,
+    LNO_UNTIED,
+    build,
+    close,
+    count_parameters,
+    initial,
+    inputs,
+)
 
 from lno import Spec
 from lno.experiments.presets import PAPER_CONFIGS
-from lno.models import LNO, LatentBlock, LNOConfig
-from lno.models.streamed import Pooled
+from lno.models import LNO, LatentBlock, LNOConfig, SelfAttention
+from lno.models.reference import rename_blocks
+from lno.models.streamed import SoftmaxSums, slices
 
-REFERENCE = Path(__file__).parents[3] / "shared" / "fixtures" / "lno_forward_reference.npz"
+REFERENCE = Path(__file__).parents[1] / "fixtures" / "lno_forward_reference.npz"
 
 
 def by_hand(model: LNO, x: np.ndarray, u: np.ndarray, x_query: np.ndarray) -> np.ndarray:
@@ -39,7 +49,6 @@ def test_the_model_is_the_papers_equations(config: LNOConfig) -> None:
     assert close(model(*sample), each_sample(by_hand, model, *sample), 1e-12)
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason="reference weights are not on this machine")
 def test_reference_weights_give_the_reference_output() -> None:
     file = np.load(REFERENCE)
     weights = {k[7:]: file[k] for k in file.files if k.startswith("weight/")}
@@ -84,7 +93,7 @@ def reference_names(model: LNO) -> dict[str, np.ndarray]:
             name = name.replace(ours, theirs, 1)
         if name.startswith("blocks"):
             name = name.replace("blocks", "attn_blocks", 1)
-            name = name.replace(".output.", ".self_attn.proj.", 1)
+            name = name.replace(".attention.output.", ".self_attn.proj.", 1)
         weights[name] = array
     return weights
 
@@ -93,8 +102,8 @@ def test_from_reference_refuses_what_does_not_fit() -> None:
     weights = reference_names(build(LNO_TIED))
     with pytest.raises(ValueError, match="lack 'trunk"):
         LNO.from_reference({k: v for k, v in weights.items() if "trunk" not in k}, heads=4)
-    with pytest.raises(ValueError, match="'surprise' is not a weight"):
-        LNO.from_reference({**weights, "surprise": np.zeros(3)}, heads=4)
+    with pytest.raises(ValueError, match="'extra' is not a weight"):
+        LNO.from_reference({**weights, "extra": np.zeros(3)}, heads=4)
     with pytest.raises(ValueError, match="heads must divide the width"):
         LNO.from_reference(weights, heads=5)
     broken = {**weights, "out_mlp.input.weight": np.zeros((3, 3), np.float32)}
@@ -124,19 +133,23 @@ def test_the_inverse_preset_has_the_papers_sizes() -> None:
     assert PAPER_CONFIGS["burgers"] == expected
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 1000, None])
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_chunks_equal_one_pass(chunk: int | None, dtype: torch.dtype, tolerance: float) -> None:
+def test_chunks_equal_one_pass(chunk: int, dtype: torch.dtype, tolerance: float) -> None:
     model, (x, u, q) = build(LNO_TIED, dtype), inputs(n=120, q=90, dtype=dtype)
     mask = torch.rand(2, 120, generator=torch.Generator().manual_seed(4)) < 0.5
     mask[1, :30] = False  # whole chunks of padding
-    weights = torch.randn(2, 120, generator=torch.Generator().manual_seed(5), dtype=dtype)
-    whole = model.encode(x, u, mask, weights)
-    parts = model.encode(x, u, mask, weights, chunk=chunk or 120)
-    assert close(parts, whole, tolerance)
-    z = model.process(whole)
-    assert close(model.decode(z, q, chunk=chunk or 90), model.decode(z, q), tolerance)
-    assert close(model.decode(z, q), model(x, u, q, mask, weights), tolerance)
+    weights = torch.rand(2, 120, generator=torch.Generator().manual_seed(5), dtype=dtype)
+    weights[0, 60:90] = 0.0  # and of points of size zero
+    parts = ((x[:, s], u[:, s], mask[:, s], weights[:, s]) for s in slices(120, chunk))
+    z = model.process(model.encode_parts(parts))
+    y = torch.cat([model.decode(z, q[:, s]) for s in slices(90, chunk)], dim=1)
+    assert close(y, model(x, u, q, mask, weights), tolerance)
+
+
+def test_nothing_to_encode_is_an_error() -> None:
+    with pytest.raises(ValueError, match="expected at least one observed point"):
+        build(LNO_TIED).encode_parts([])
 
 
 def test_merging_is_associative_and_matches_all_points() -> None:
@@ -145,11 +158,11 @@ def test_merging_is_associative_and_matches_all_points() -> None:
     values = torch.randn(1, 30, 3, generator=generator, dtype=torch.float64)
     attention = build(LNO_TIED, torch.float64).encoder
     a, b, c = (
-        attention.pool(scores[:, s], values[:, s]) for s in (slice(9), slice(9, 10), slice(10, 30))
+        attention.sums(scores[:, s], values[:, s]) for s in (slice(9), slice(9, 10), slice(10, 30))
     )
     whole = attention.encode(scores, values)
     for merged in (a.merge(b).merge(c), a.merge(b.merge(c)), c.merge(a).merge(b)):
-        assert isinstance(merged, Pooled)
+        assert isinstance(merged, SoftmaxSums)
         assert close(merged.mean(), whole, 1e-14)
 
 
@@ -160,7 +173,7 @@ def test_extreme_scores_give_no_nan(scale: float) -> None:
     values = torch.tensor([[[1.0], [2.0], [3.0]]])
     mask = torch.tensor([[True, True, False]])
     encoded = attention.encode(scores, values, mask)
-    streamed = attention.pool(scores, values, mask).mean()
+    streamed = attention.sums(scores, values, mask).mean()
     for z in (encoded, streamed, attention.decode(scores, encoded)):
         assert torch.isfinite(z).all()
     # The largest score takes all: latent 0 reads point 0 and latent 1 point 1, or the reverse.
@@ -176,35 +189,108 @@ def test_scores_are_float32_inside_half_precision_and_float64_in_double() -> Non
     assert double.dtype == torch.float64
 
 
+class PlainBlock(LatentBlock):
+    """A transformer block as in textbooks: biased keys of the tokens as they are."""
+
+    def forward(self, z: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        part = self.attention
+        joined = part.query_key_value(self.norm_attention(z))
+        q, k, v = joined.unflatten(-1, (3, part.heads, -1)).permute(2, 0, 3, 1, 4)
+        scores = torch.einsum("bhme,bhke->bhmk", q, k) / q.shape[-1] ** 0.5
+        if mask is not None:
+            scores = scores.masked_fill(~mask[:, None, None], -torch.inf)
+        heads = torch.einsum("bhmk,bhke->bmhe", torch.softmax(scores, -1), v).flatten(2)
+        z = z + part.output(heads)
+        return z + self.down(torch.nn.functional.gelu(self.up(self.norm_mlp(z))))
+
+
+def masked_tokens(masked: bool) -> torch.Tensor | None:
+    return torch.arange(9).expand(2, 9) < torch.tensor([[9], [5]]) if masked else None
+
+
 @pytest.mark.parametrize("masked", [False, True])
-def test_what_all_keys_share_is_neither_seen_nor_learned(masked: bool) -> None:
+def test_centred_keys_are_plain_attention_in_value_and_gradient(masked: bool) -> None:
     torch.manual_seed(0)
-    block, z = LatentBlock(width=32, heads=4), torch.rand(2, 9, 32)
-    mask = torch.arange(9).expand(2, 9) < torch.tensor([[9], [5]]) if masked else None
+    ours = LatentBlock(32, SelfAttention(32, heads=4)).double()
+    plain = PlainBlock(32, SelfAttention(32, heads=4)).double()
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    plain.load_state_dict(ours.state_dict())
+    mask, results = masked_tokens(masked), []
+    for block in (ours, plain):
+        z = torch.randn(2, 9, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        y = block(z.requires_grad_(), mask)
+        weight = torch.randn(y.shape, dtype=y.dtype, generator=torch.Generator().manual_seed(2))
+        slopes = torch.autograd.grad((weight * y).sum(), [z, *block.parameters()])
+        results.append([y.detach(), *slopes])
+    for got, expected in zip(*results, strict=True):
+        assert (got - expected).abs().max() <= 1e-12 * max(1.0, float(expected.abs().max()))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_all_keys_have_in_common_is_neither_read_nor_trained(masked: bool) -> None:
+    torch.manual_seed(0)
+    block, z = LatentBlock(32, SelfAttention(32, heads=4)), torch.rand(2, 9, 32)
+    joined, mask = block.attention.query_key_value, masked_tokens(masked)
     plain = block(z, mask)
     of_keys = slice(32, 64)
     with torch.no_grad():
-        block.query_key_value.bias[of_keys] = 1e6
+        joined.bias[of_keys] = 1e6
     assert torch.equal(block(z, mask), plain)
     with torch.autocast("cpu", torch.bfloat16):
         block(z, mask).float().square().sum().backward()
-    learned = block.query_key_value.bias.grad
-    assert not learned[of_keys].any() and learned[:32].all()
-    with torch.no_grad():  # the first feature is the same for all tokens, and most of their keys
+    slopes = joined.bias.grad
+    assert not slopes[of_keys].any() and slopes[:32].all()
+    with torch.no_grad():  # the first feature is the same in all tokens, and dominates their keys
         block.norm_attention.weight[0], block.norm_attention.bias[0] = 0.0, 1.0
-        block.query_key_value.weight[of_keys, 0] += 300
-        block.query_key_value.weight[:64, 1:] *= 5
+        joined.weight[of_keys, 0] += 300
+        joined.weight[:64, 1:] *= 5
         exact = block.double()(z.double(), mask)
         with torch.autocast("cpu", torch.bfloat16):
             assert (block.float()(z, mask) - exact).abs().max() < 0.1
 
 
-def test_log_weights_stand_for_repeated_points() -> None:
+def test_any_attention_can_be_part_of_a_block() -> None:
+    class MeanOfAll(torch.nn.Module):
+        def forward(self, z: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+            return z.mean(1, keepdim=True).expand_as(z)
+
+    torch.manual_seed(0)
+    block, z = LatentBlock(16, MeanOfAll()), torch.rand(2, 5, 16)
+    read = z + block.norm_attention(z).mean(1, keepdim=True)
+    inner = torch.nn.functional.gelu(block.up(block.norm_mlp(read)))
+    assert torch.equal(block(z), read + block.down(inner))
+
+
+def test_names_of_format_1_become_todays() -> None:
+    state = build(LNO_TIED).state_dict()
+    old = {name.replace(".attention.", "."): value for name, value in state.items()}
+    assert old.keys() != state.keys()
+    assert rename_blocks(old).keys() == state.keys() == rename_blocks(state).keys()
+    other = build(CLOUD).state_dict()
+    assert rename_blocks(other).keys() == other.keys()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_weights_count_points(shared: bool) -> None:
+    """A point of weight 3 is three points, one of weight 0 none; a common factor cancels."""
+    model, (x, u, q) = build(LNO_TIED, torch.float64), inputs(dtype=torch.float64)
+    times = torch.tensor([3] * 10 + [1] * 40 + [0] * 10)
+    repeated = (torch.repeat_interleave(v, times, dim=1) for v in (x, u))
+    weights = 0.01 * times.double().expand(1 if shared else 2, 60)
+    assert close(model(x, u, q, weights=weights), model(*repeated, q), 1e-12)
+
+
+def test_points_of_size_zero_have_no_gradient_and_give_no_nan() -> None:
     model, (x, u, q) = build(LNO_TIED), inputs()
-    twice = torch.cat((x, x[:, :10]), 1), torch.cat((u, u[:, :10]), 1)
-    weights = torch.zeros(2, 60)
-    weights[:, :10] = np.log(2)
-    assert close(model(x, u, q, weights=weights), model(*twice, q), 1e-5)
+    weights = torch.rand(2, 60, generator=torch.Generator().manual_seed(3))
+    weights[0, ::2] = weights[1, 5:] = 0.0
+    u.requires_grad_()
+    model(x, u, q, weights=weights).square().sum().backward()
+    assert torch.isfinite(u.grad).all()
+    assert torch.equal(u.grad[..., 0] != 0, weights > 0)
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
 
 
 def test_initialisation_is_torchs_default() -> None:
@@ -226,12 +312,12 @@ def test_sharpness_scales_the_initial_scores_and_nothing_else(tied: bool) -> Non
         assert torch.equal(sharp[name], factor * weight), name
 
 
-def test_all_latent_positions_begin_alike_unless_sharpened() -> None:
-    """The saddle: with the paper's start, tokens of different latent positions are the same."""
+def test_all_latent_positions_start_alike_without_sharpness() -> None:
+    """The saddle point: with the paper's initial scores all tokens are nearly the same."""
     spreads = []
     for sharpness in (1.0, 10.0):
         model, (x, u, _) = initial(LNOConfig(sharpness=sharpness)), inputs(n=500)
-        z = model.encode(x, u)
+        z = model.encode_parts([(x, u, None, None)])
         spreads.append(float((z.std(dim=1).norm() / z.mean(dim=1).norm()).detach()))
     assert spreads[0] < 0.05 < 4 * spreads[0] < spreads[1]
 

@@ -1,3 +1,5 @@
+"""Data sets are the same however they are made, also of a problem whose samples differ in size."""
+
 from __future__ import annotations
 
 import os
@@ -6,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,32 +17,70 @@ import numpy as np
 import pytest
 import torch
 
-from lno import Fields
-from lno.problems import PROBLEMS, Darcy
+from lno.data import Fields
+from lno.problems import PROBLEMS, Darcy, Problem, Protocol
 from lno.problems import make as maker
 from lno.problems.make import generator, make, make_file
 
 
 @dataclass(frozen=True)
-class Doubling:
-    """A problem that takes no time: four random numbers to twice their value."""
+class Fan(Problem):
+    """A fan of 4 to 9 triangles, under a load and heated: a toy whose samples differ in size."""
 
-    factor: float = 2.0
+    stiffness: float = 2.0
 
-    name: ClassVar[str] = "doubling"
+    name: ClassVar[str] = "fan"
+    title: ClassVar[str] = "Triangle fan"
+    equation: ClassVar[str] = "y = load · |x|² / stiffness + heat"
+    protocols: ClassVar[Mapping[str, Protocol]] = {"small": Protocol(6, 2)}
     batch: ClassVar[int] = 48  # three at a time on a CPU
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
-        return random.standard_normal(4)
+        """Load, heat, and the radii of the rim."""
+        return random.uniform(0.5, 1.0, 2 + random.integers(5, 11))
 
-    def solve(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.factor * inputs
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+        """The answer at the centre and on the rim."""
+        radii = [np.append(0, drawn[2:]) for drawn in inputs]
+        pairs = zip(inputs, radii, strict=True)
+        return [drawn[0] * r**2 / self.stiffness + drawn[1] for drawn, r in pairs]
 
     def fields(
-        self, inputs: np.ndarray, solutions: np.ndarray, provenance: dict[str, Any]
+        self,
+        inputs: Sequence[np.ndarray],
+        solutions: Sequence[np.ndarray],
+        provenance: Mapping[str, Any],
     ) -> Fields:
-        x = np.arange(4.0)[:, None]
-        return Fields(x, u=inputs[..., None], y=solutions[..., None], provenance=provenance)
+        """Nodes, triangles around the centre, and two parameters."""
+        x, cells = [], []
+        for drawn in inputs:
+            rim = np.arange(len(drawn) - 2)
+            angle = rim * np.pi / 6
+            nodes = drawn[2:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+            x.append(np.concatenate([np.zeros((1, 2)), nodes]))
+            cells.append(np.stack([0 * rim[1:], rim[1:], rim[1:] + 1], axis=-1))
+        return Fields(
+            x,
+            y=[y[:, None] for y in solutions],
+            parameters=np.stack([drawn[:2] for drawn in inputs]),
+            cells=cells,
+            names={"x": ["x", "y"], "y": ["y"], "parameters": ["load", "heat"]},
+            provenance=provenance,
+        )
+
+
+@dataclass(frozen=True)
+class FanInLargeBatches(Fan):
+    batch: ClassVar[int] = 160  # ten at a time on a CPU
+
+
+def same_samples(a: Fields, b: Fields) -> bool:
+    """Whether two data sets have the same samples bit-for-bit, with all of their columns."""
+    return len(a) == len(b) and all(
+        (p is None and q is None) or np.array_equal(p, q)
+        for one, other in zip(a, b, strict=True)
+        for p, q in zip(one, other, strict=True)
+    )
 
 
 class Stopped(Exception):
@@ -55,26 +96,34 @@ def stop_after(count: int):
 
 
 def test_samples_depend_on_seed_and_index_alone() -> None:
-    whole = make(Doubling(), 20, seed=3)
-    for count in (1, 2, 7, 19):
-        assert np.array_equal(make(Doubling(), count, seed=3).y, whole.y[:count])
-    assert np.array_equal(whole.u[11, :, 0], generator(3, 11).standard_normal(4))
-    assert not np.array_equal(make(Doubling(), 1, seed=4).u, whole.u[:1])
+    whole = make(Fan(), 20, seed=3)
+    assert whole.is_ragged and len({len(c) for c in whole.cells}) > 2
+    for count in (1, 2, 7, 19):  # fewer samples are a prefix, in batches of another size too
+        prefix = whole.subset(np.arange(count))
+        assert same_samples(make(Fan(), count, seed=3), prefix)
+        assert make(FanInLargeBatches(), count, seed=3).digest == prefix.digest
+    assert same_samples(make(Fan(), 1, seed=3, first=11), whole.subset([11]))
+    drawn = Fan().draw(generator(3, 11))
+    assert np.array_equal(whole[11].parameters, drawn[:2])
+    assert whole[11].cells.max() + 1 == len(whole[11].x) == len(drawn) - 1
+    assert not same_samples(make(Fan(), 1, seed=4), whole.subset([0]))
 
 
-def test_an_interrupted_run_continues_with_the_same_bits(
+def test_an_interrupted_run_continues_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
     out = tmp_path / "a.h5"
     for count in (5, 11):
         with pytest.raises(Stopped):
-            make_file(Doubling(), 20, out, seed=3, progress=stop_after(count))
+            make_file(Fan(), 20, out, seed=3, progress=stop_after(count))
         assert not out.exists()
-    heard: list[int] = []
-    made = make_file(Doubling(), 20, out, seed=3, progress=heard.append)
-    assert heard[0] >= 9  # at the least what was finished before the second stop
-    assert made.hash == make(Doubling(), 20, seed=3).hash == Fields.load(out).hash
+    reported: list[int] = []
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] >= 9  # at least what was finished before the second stop
+    whole = make(Fan(), 20, seed=3)
+    assert made.digest == whole.digest == Fields.load(out).digest
+    assert same_samples(made, whole) and same_samples(Fields.load(out), whole)
     assert list(tmp_path.iterdir()) == [out]
 
 
@@ -83,20 +132,20 @@ def test_other_settings_never_continue_a_run(
 ) -> None:
     monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        make_file(Doubling(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(9))
-    other = make_file(Doubling(factor=5.0), 20, tmp_path / "a.h5", seed=3)
-    assert other.hash == make(Doubling(factor=5.0), 20, seed=3).hash
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(9))
+    other = make_file(Fan(stiffness=5.0), 20, tmp_path / "a.h5", seed=3)
+    assert other.digest == make(Fan(stiffness=5.0), 20, seed=3).digest
 
 
-def test_a_damaged_part_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_part_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        make_file(Doubling(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(15))
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(15))
     parts = sorted(tmp_path.glob(".*.parts/*.h5"))
     assert len(parts) >= 3
     parts[1].write_bytes(parts[1].read_bytes()[:-50])
-    made = make_file(Doubling(), 20, tmp_path / "a.h5", seed=3)
-    assert made.hash == make(Doubling(), 20, seed=3).hash
+    made = make_file(Fan(), 20, tmp_path / "a.h5", seed=3)
+    assert made.digest == make(Fan(), 20, seed=3).digest
 
 
 def test_fewer_samples_than_were_finished_are_a_prefix(
@@ -104,12 +153,12 @@ def test_fewer_samples_than_were_finished_are_a_prefix(
 ) -> None:
     monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
     with pytest.raises(Stopped):
-        make_file(Doubling(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(15))
-    made = make_file(Doubling(), 4, tmp_path / "a.h5", seed=3)
-    assert made.hash == make(Doubling(), 4, seed=3).hash
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(15))
+    made = make_file(Fan(), 4, tmp_path / "a.h5", seed=3)
+    assert made.digest == make(Fan(), 4, seed=3).digest
 
 
-def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
+def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     script = textwrap.dedent(f"""
         from lno.problems import Darcy, make
         make.SAVE_SECONDS = 0.0
@@ -122,18 +171,18 @@ def test_a_killed_run_continues_with_the_same_bits(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
     assert not (tmp_path / "a.h5").exists()
     made = make_file(Darcy(grid=29, every=1), 64, tmp_path / "a.h5", seed=1)
-    assert made.hash == make(Darcy(grid=29, every=1), 64, seed=1).hash
+    assert made.digest == make(Darcy(grid=29, every=1), 64, seed=1).digest
 
 
-def test_provenance_tells_how_to_make_it_again(tmp_path: Path) -> None:
+def test_provenance_is_enough_to_make_the_data_again(tmp_path: Path) -> None:
     make_file(Darcy(grid=9, every=2, high=9.0), 2, tmp_path / "a.h5", seed=5)
-    told = Fields.load(tmp_path / "a.h5").provenance
-    again = PROBLEMS[told["problem"]](**told["parameters"])
+    record = Fields.load(tmp_path / "a.h5").provenance
+    again = PROBLEMS[record["problem"]](**record["parameters"])
     assert again == Darcy(grid=9, every=2, high=9.0)
-    assert make(again, 2, told["seed"]).hash == Fields.load(tmp_path / "a.h5").hash
+    assert make(again, 2, record["seed"]).digest == Fields.load(tmp_path / "a.h5").digest
 
 
 @pytest.mark.parametrize(("samples", "seed"), [(0, 0), (-1, 0), (1, -1), (1, 2**40)])
 def test_impossible_numbers_are_errors(samples: int, seed: int) -> None:
     with pytest.raises(ValueError, match="must be a whole number"):
-        make(Doubling(), samples, seed)
+        make(Fan(), samples, seed)

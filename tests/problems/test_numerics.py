@@ -1,4 +1,4 @@
-"""Random fields against their theory, solvers against exact answers, symmetries as a group."""
+"""Random fields against their theory, solvers against exact answers, grids, symmetry groups."""
 
 from itertools import product
 
@@ -9,9 +9,10 @@ import torch
 from lno.data.symmetry import square
 from lno.problems.darcy import inverse_laplacian
 from lno.problems.ns2d import flow_symmetries
+from lno.problems.numerics.batches import solve_in_batches
 from lno.problems.numerics.conjugate_gradients import conjugate_gradients
+from lno.problems.numerics.grids import grid_cells, grid_points
 from lno.problems.numerics.random_fields import neumann_field, periodic_field
-from lno.problems.numerics.samples import solve_samples
 
 
 def test_the_modes_of_a_neumann_field_have_their_variance():
@@ -102,11 +103,32 @@ def test_a_translation_between_grid_points_is_refused():
         flow_symmetries(8)[4](w, w)
 
 
-def test_samples_are_solved_in_order_and_threads_are_given_back():
-    threads = torch.get_num_threads()
-    seen = []
-    solved = solve_samples(
-        lambda x: seen.append(torch.get_num_threads()) or -x, torch.arange(5.0), cpu=2, gpu=4
-    )
-    assert solved.tolist() == [0, -1, -2, -3, -4]
-    assert set(seen) == {1} and torch.get_num_threads() == threads
+def test_samples_are_solved_in_order_in_equal_batches_and_the_threads_are_restored():
+    threads, seen = torch.get_num_threads(), []
+
+    def solve(x):
+        seen.append((len(x), torch.get_num_threads()))
+        return -x
+
+    inputs = [np.full(3, k) for k in range(5)]
+    solved = solve_in_batches(solve, inputs, torch.device("cpu"), cpu=2, gpu=4)
+    assert [s.tolist() for s in solved] == [[-k] * 3 for k in range(5)]
+    assert set(seen) == {(2, 1)} and torch.get_num_threads() == threads
+
+
+def test_the_cells_of_a_grid_tile_it():
+    n, m = 7, 5
+    a, b = grid_points(np.linspace(0, 1, n), np.linspace(0, 1, m)).T
+    x, y = a + 0.1 * np.sin(3 * b), b * (1 + a) + 0.2 * a  # a one-to-one map, not an affine one
+    cells = grid_cells((n, m))
+
+    def area(corners):
+        """Of polygons, counterclockwise positive."""
+        u, v = x[corners], y[corners]
+        return (u * np.roll(v, -1, axis=-1) - v * np.roll(u, -1, axis=-1)).sum(-1) / 2
+
+    node = np.arange(n * m).reshape(n, m)
+    rim = np.concatenate([node[:-1, 0], node[-1, :-1], node[:0:-1, -1], node[0, :0:-1]])
+    assert (area(cells) > 0).all()
+    assert area(cells).sum() == pytest.approx(area(rim))
+    assert set(cells.flat) == set(range(n * m))

@@ -12,17 +12,18 @@ import torch
 
 from lno import Fields, Operator, Recipe, Spec, Steady
 from lno.data import Batch
-from lno.models import LNO, LNOConfig
-from lno.training.distributed import SPLITS, join
+from lno.metrics import METRICS
+from lno.models import LNO, DeepONet, LNOConfig
+from lno.training.distributed import SPLITS, Processes, join
 from lno.training.state import Training
 from lno.training.step import Step
 
-CASES = [(k, loss) for k in ("shared", "ragged") for loss in ("relative_l2", "relative_mae", "mse")]
+CASES = [(k, m) for k in ("shared", "ragged", "weighted") for m in METRICS]
 CASES.append(("huge", "relative_l2"))
 CONFIG = LNOConfig(width=16, latents=8, blocks=2, heads=2, layers=1)
 
 
-def batches(kind: str, count: int = 20) -> list[Batch]:
+def batches(kind: str, count: int = 10) -> list[Batch]:
     """Random batches in double precision, some with fewer samples than processes."""
     random = torch.Generator().manual_seed(0)
 
@@ -32,32 +33,35 @@ def batches(kind: str, count: int = 20) -> list[Batch]:
     made = []
     for k in range(count):
         b = 1 if k % 7 == 6 else 4
-        if kind in ("shared", "huge"):  # the squares of the latter are beyond all numbers
-            x, u = draw(1, 30, 2), draw(b, 30, 1)
-            made.append(Batch(x, u, x, draw(b, 30, 1) * (1e200 if kind == "huge" else 1)))
+        parameters = draw(b, 1)
+        if kind != "ragged":
+            x, u, y = draw(1, 30, 2), draw(b, 30, 1), draw(b, 30, 1)
+            y = y * (1e200 if kind == "huge" else 1)  # whose squares are beyond all numbers
+            sizes = draw(1, 30).exp()
+            made.append(Batch(x, u, x, y, None, None, parameters, sizes, sizes))
             continue
         mask, query_mask = torch.rand(b, 31, generator=random) < 0.7, torch.rand(b, 17) > -1
         mask[:, 0] = True
         query_mask[:, 11:] = False
         x, q = draw(b, 31, 2), draw(b, 17, 2)
-        made.append(Batch(x, draw(b, 31, 1), q, draw(b, 17, 1), mask, query_mask))
+        made.append(Batch(x, draw(b, 31, 1), q, draw(b, 17, 1), mask, query_mask, parameters))
     return made
 
 
 def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor]:
-    """Losses of 20 steps and the weights after them; under torchrun, shared out."""
+    """Losses of 10 steps and the weights after them; under torchrun, split over processes."""
     torch.manual_seed(0)
     cpu, task = torch.device("cpu"), Steady()
-    model = LNO(Spec(2, 1, 1), CONFIG).double()
+    model = LNO(Spec(2, 2, 1), CONFIG).double()
     data = Fields(np.zeros((3, 2)), np.zeros((4, 3, 1)), y=np.zeros((4, 3, 1)))
-    recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0)
+    recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0, weighted=kind == "weighted")
     scale = task.normalizers(data)
     training = Training([model], task, scale, recipe, data, None, cpu, 0, "fp32", join(split, cpu))
     step = Step(training)
     losses = []
     for batch in batches(kind):
-        mine = training.team.share(batch)
-        losses.append(float(step([mine], training.team.weight(batch, mine))))
+        mine = training.processes.part(batch)
+        losses.append(float(step([mine], training.processes.share(batch, mine))))
         training.step += 1
     return losses, torch.cat([p.detach().flatten() for p in model.parameters()])
 
@@ -97,6 +101,8 @@ def test_two_processes_give_the_curve_of_one(split: str, tmp_path: Path) -> None
 def test_a_run_of_two_processes_is_kept_resumed_and_usable(split: str, tmp_path: Path) -> None:
     two_processes(__file__, "run", split, str(tmp_path))
     assert len(list(tmp_path.glob("run/checkpoint-*"))) == 2
+    a, b = (np.load(tmp_path / f"budget-{rank}.npy") for rank in range(2))
+    assert np.array_equal(a, b)
     a, b = (np.load(tmp_path / f"prediction-{rank}.npy") for rank in range(2))
     assert np.array_equal(a, b)
     alone = run(tmp_path / "alone", "samples")
@@ -104,18 +110,38 @@ def test_a_run_of_two_processes_is_kept_resumed_and_usable(split: str, tmp_path:
 
 
 def run(folder: Path, split: str) -> np.ndarray:
-    random = np.random.default_rng(0)
-    u = random.normal(size=(12, 20, 1))
-    data = Fields(random.uniform(size=(20, 2)), u, y=np.cumsum(u, axis=1))
+    data = sums()
     keys = {"recipe": Recipe(epochs=3), "config": CONFIG, "folder": folder, "split": split}
     keys |= {"device": "cpu", "progress": False, "members": 2}
-    first = Operator.fit(data, minutes=1e-9, **keys)
+    first = Operator.fit(data, pause_after=1e-9, **keys)
     assert not first.finished
     return Operator.fit(data, resume=True, **keys).predict(data)
 
 
-def test_impossible_ways_to_share_are_errors() -> None:
-    with pytest.raises(ValueError, match="no way to share 'layers' out: expected one of samples"):
+def sums() -> Fields:
+    random = np.random.default_rng(0)
+    u = random.normal(size=(12, 20, 1))
+    return Fields(random.uniform(size=(20, 2)), u, y=np.cumsum(u, axis=1))
+
+
+def run_with_budget(split: str) -> np.ndarray:
+    """Processes must agree on the number of steps, or the slower one waits forever."""
+    keys = {"recipe": Recipe(epochs=3), "config": CONFIG, "split": split}
+    operator = Operator.fit(sums(), minutes=0.02, device="cpu", progress=False, **keys)
+    assert operator.finished
+    return operator.predict(sums())
+
+
+def test_processes_that_split_points_need_a_model_that_streams() -> None:
+    two = Processes(0, 2, "points")
+    with pytest.raises(ValueError, match=r"DeepONet needs all points .* \(lno\)"):
+        two.prepare(DeepONet(Spec(2, 1, 1)))
+    with pytest.raises(ValueError, match="2 processes split the points of a sample"):
+        two.part(Batch(torch.zeros(1, 1, 2), torch.zeros(1, 1, 1), torch.zeros(1, 1, 2)))
+
+
+def test_impossible_splits_are_errors() -> None:
+    with pytest.raises(ValueError, match="no split 'layers': expected one of samples"):
         join("layers", torch.device("cpu"))
 
 
@@ -128,4 +154,5 @@ if __name__ == "__main__":
             np.savez(Path(out) / f"{k}-{name}-{rank}.npz", losses=values, weights=flat.numpy())
     else:
         np.save(Path(out) / f"prediction-{rank}.npy", run(Path(out) / "run", way))
+        np.save(Path(out) / f"budget-{rank}.npy", run_with_budget(way))
     torch.distributed.destroy_process_group()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +8,17 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
+from lno.data import Batch, Spec
 from lno.data.observe import Window
-from lno.data.symmetry import Orbit, Symmetry, square
+from lno.data.symmetry import RandomSymmetry, Symmetry, square
+from lno.metrics import METRICS
+from lno.models import LNO, LNOConfig
 from lno.problems import Burgers, Darcy
 from lno.problems.make import make
 from lno.problems.ns2d import flow_symmetries
 from lno.tasks import Propagation, Steady
-from lno.training.step import differences
+from lno.training.state import Training
+from lno.training.step import Loss, differences
 
 SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
@@ -26,11 +31,11 @@ def darcy() -> Fields:
 def images(symmetries: tuple[Symmetry, ...], data: Fields, draws: int = 60) -> set[int]:
     """Draw images of the samples, check each against its symmetry, and tell which were drawn."""
     scale = Steady().normalizers(data)
-    orbit, generator = Orbit(symmetries, data, scale), torch.Generator().manual_seed(0)
+    augment, generator = RandomSymmetry(symmetries, data, scale), torch.Generator().manual_seed(0)
     batch, seen = scale.encode(data.batch([0, 1])), set()
     u, y = (np.asarray(v).reshape(-1, *data.grid, v.shape[-1])[:2] for v in (data.u, data.y))
     for _ in range(draws):
-        drawn = orbit.draw(batch, generator)
+        drawn = augment.draw(batch, generator)
         for k in range(2):
             got_u, got_y = scale.u.decode(drawn.u[k]).numpy(), scale.y.decode(drawn.y[k]).numpy()
             found = [
@@ -59,16 +64,16 @@ def test_signs_change_physical_values_not_encoded_ones() -> None:
 
 
 def test_what_is_observed_moves_with_the_answers() -> None:
-    """A propagator sees a part of the field: both are those of one and the same image."""
+    """A propagator observes a part of the field: both belong to one and the same image."""
     data = make(Burgers(grid=32), 3, seed=0)
     task, window = Propagation(Window("t", 0.25, 0.75)), slice(8, 24)
     prepared = task.prepare(data)
     scale = task.normalizers(prepared)
-    orbit = Orbit(Burgers.symmetries, prepared, scale)
+    augment = RandomSymmetry(Burgers.symmetries, prepared, scale)
     batch, generator = scale.encode(prepared.batch([0, 1, 2])), torch.Generator().manual_seed(0)
     seen = set()
     for _ in range(20):
-        drawn = orbit.draw(batch, generator)
+        drawn = augment.draw(batch, generator)
         for k in range(3):
             field = scale.y.decode(drawn.y[k]).view(32, 32)
             observed = scale.u.decode(drawn.u[k]).view(16, 32)
@@ -77,9 +82,9 @@ def test_what_is_observed_moves_with_the_answers() -> None:
     assert seen == {True, False}, "of both signs"
     turn = Symmetry("turn", ((0, 1), (-1, 0)), (0, 1))
     with pytest.raises(ValueError, match="move observed points to others that are not observed"):
-        Orbit([turn], prepared, scale)
+        RandomSymmetry([turn], prepared, scale)
     with pytest.raises(ValueError, match="turn: expected a square grid, got 16 × 32"):
-        Orbit([turn], Completion(RandomRatio(0.1), task.window).prepare(data), scale)
+        RandomSymmetry([turn], Completion(RandomRatio(0.1), task.window).prepare(data), scale)
 
 
 def test_completions_are_drawn_from_images_of_the_fields() -> None:
@@ -89,7 +94,7 @@ def test_completions_are_drawn_from_images_of_the_fields() -> None:
     scale = task.normalizers(prepared)
     batch = scale.encode(prepared.batch([0, 1, 2]))
     generator = torch.Generator().manual_seed(0)
-    image = Orbit(Burgers.symmetries, prepared, scale).draw(batch, generator)
+    image = RandomSymmetry(Burgers.symmetries, prepared, scale).draw(batch, generator)
     observed = task.observe(image, prepared.grid, generator)
     for k in range(3):
         at = (observed.x[k][:, None] == image.x_query[0]).all(-1).nonzero()[:, 1]
@@ -105,7 +110,7 @@ def test_training_on_symmetries_resumes_and_helps(darcy: Fields, tmp_path: Path)
     keys = {"recipe": Recipe(epochs=3), "config": SMALL, "progress": False, "device": "cpu"}
     keys |= {"symmetries": Darcy.symmetries}
     whole = Operator.fit(darcy, **keys)
-    Operator.fit(darcy, folder=tmp_path, minutes=1e-9, **keys)
+    Operator.fit(darcy, folder=tmp_path, pause_after=1e-9, **keys)
     with pytest.raises(ValueError, match="symmetries was"):
         Operator.fit(darcy, folder=tmp_path, resume=True, **{**keys, "symmetries": ()})
     resumed = Operator.fit(darcy, folder=tmp_path, resume=True, **keys)
@@ -114,13 +119,39 @@ def test_training_on_symmetries_resumes_and_helps(darcy: Fields, tmp_path: Path)
     assert not np.array_equal(plain.predict(darcy), whole.predict(darcy))
 
 
-def test_symmetries_need_one_grid(darcy: Fields) -> None:
+def test_symmetries_need_a_grid_of_two_axes_or_a_cloud(darcy: Fields) -> None:
     keys = {"epochs": 1, "config": SMALL, "progress": False, "symmetries": Darcy.symmetries}
-    with pytest.raises(ValueError, match="two axes, these have the grid None"):
-        Operator.fit(Fields(darcy.x, darcy.u, y=darcy.y), **keys)
+    line = Fields(darcy.x, darcy.u, y=darcy.y, grid=(len(darcy.x),))
+    with pytest.raises(ValueError, match="grids of two axes"):
+        Operator.fit(line, **keys)
     apart = Fields(darcy.x, darcy.u, np.asarray(darcy.x) / 2, darcy.y, grid=darcy.grid)
     with pytest.raises(ValueError, match="at points where answers are given"):
         Operator.fit(apart, **keys)
+
+
+def test_on_a_cloud_the_points_move() -> None:
+    """The image has at x what was at M x + shift."""
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(3, 40, 2))
+    u, y = (np.stack([f(p[..., :1], p[..., 1:]) for p in x]) for f in (np.hypot, np.arctan2))
+    data = Fields(x, u, y=y)
+    scale = Steady().normalizers(data)
+    augment, batch = RandomSymmetry(square(), data, scale), scale.encode(data.batch([0, 1, 2]))
+    generator, seen = torch.Generator().manual_seed(0), set()
+    for _ in range(20):
+        drawn = augment.draw(batch, generator)
+        assert drawn.x_query is drawn.x
+        assert torch.allclose(drawn.u, batch.u, atol=1e-5)
+        moved = scale.x.scale.decode(drawn.x).numpy()
+        for k in range(3):
+            found = [
+                j
+                for j, g in enumerate(square())
+                if np.allclose(moved[k] @ np.array(g.matrix).T + np.array(g.shift), x[k], atol=1e-5)
+            ]
+            assert found, "an image that is none of the symmetries'"
+            seen |= set(found)
+    assert seen == set(range(8))
 
 
 def test_differences_are_exact_for_quadratic_functions() -> None:
@@ -148,3 +179,52 @@ def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
         Operator.fit(bare, recipe=Recipe(epochs=1, gradient=0.1), config=SMALL, progress=False)
     with pytest.raises(ValueError, match="needs the whole grid in every step"):
         Recipe(gradient=0.1, queries=10)
+
+
+def loss_of(batch: Batch, **recipe: object) -> tuple[float, torch.Tensor, torch.Tensor]:
+    """A loss, and prediction and target in physical units, of a random model."""
+    torch.manual_seed(0)
+    model = LNO(Spec(1, 1, 1), LNOConfig(**SMALL)).double()
+    values = np.array([[[3.0], [7.0]]])  # mean 5, standard deviation 2
+    data, task = Fields(np.array([[0.0], [1.0]]), values, y=values), Steady()
+    scale, settings = task.normalizers(data), Recipe(**recipe)  # type: ignore[arg-type]
+    cpu = torch.device("cpu")
+    training = Training([model], task, scale, settings, data, None, cpu, 0)
+    physical = [scale.y.decode(v) for v in (model(batch.x, batch.u, batch.x_query), batch.y)]
+    return Loss(model, training)(batch).item(), *physical
+
+
+def random_batch() -> Batch:
+    random = torch.Generator().manual_seed(0)
+    x, u, q, y = torch.randn(4, 3, 6, 1, generator=random, dtype=torch.float64)
+    return Batch(x, u, q, 0.05 * y)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_a_query_point_of_twice_the_weight_counts_like_two(name: str) -> None:
+    plain, counts = random_batch(), torch.tensor([1, 2, 1, 3, 1, 1])
+    repeated = plain.at_queries(torch.arange(6).repeat_interleave(counts))
+    weighted = replace(plain, query_weights=0.1 * counts[None].double())
+    expected = loss_of(repeated, loss=name)[0]
+    assert loss_of(weighted, loss=name, weighted=True)[0] == pytest.approx(expected, rel=1e-9)
+    unweighted = loss_of(plain, loss=name)[0]
+    assert unweighted != pytest.approx(expected, rel=1e-3)
+    assert loss_of(weighted, loss=name)[0] == unweighted, "weights count only where asked"
+
+
+def test_an_observed_point_of_twice_the_weight_counts_like_two() -> None:
+    plain, counts = random_batch(), torch.tensor([1, 2, 1, 3, 1, 1])
+    repeated = plain.at_points(torch.arange(6).repeat_interleave(counts))
+    weighted = replace(plain, weights=0.1 * counts[None].double())
+    expected = loss_of(repeated)[0]
+    assert loss_of(weighted, weighted=True)[0] == pytest.approx(expected, rel=1e-6)
+    assert loss_of(weighted)[0] != pytest.approx(expected, rel=1e-3)
+
+
+def test_the_loss_in_physical_units_includes_the_background() -> None:
+    plain = random_batch()
+    background = torch.full_like(plain.y, 100.0)
+    loss, prediction, target = loss_of(replace(plain, background=background), physical=True)
+    expected = METRICS["relative_l2"](prediction + background, target + background).mean()
+    assert loss == pytest.approx(expected.item(), rel=1e-6)
+    assert loss < 0.1 * loss_of(plain, physical=True)[0]

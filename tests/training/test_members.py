@@ -71,8 +71,8 @@ def test_each_member_is_the_model_of_its_seed(case: str, monkeypatch: pytest.Mon
         step, samples = steps.Step(training), Samples(data, scale, device)
         losses = []
         for _ in range(20):
-            batches, weight = next_batches(training, samples)
-            losses.append(step([double(batch) for batch in batches], weight))
+            batches, share = next_batches(training, samples)
+            losses.append(step([double(batch) for batch in batches], share))
             training.step += 1
         weights = [
             torch.cat([p.detach().flatten() for p in model.parameters()])
@@ -119,11 +119,11 @@ def test_an_ensemble_predicts_the_mean_and_survives_its_file(
         Operator.fit(line_fields, init=loaded, **keys)
 
 
-def test_an_ensemble_resumes_with_the_same_bits(line_fields: Fields, tmp_path: Path) -> None:
+def test_an_ensemble_resumes_bit_for_bit(line_fields: Fields, tmp_path: Path) -> None:
     recipe = Recipe(epochs=3, batch=5, optimizer="muon", ema=0.9, clip=1.0, queries=9)
     keys = {"recipe": recipe, "config": SMALL, "progress": False, "members": 2}
     whole = Operator.fit(line_fields, **keys)
-    Operator.fit(line_fields, folder=tmp_path, minutes=1e-9, **keys)
+    Operator.fit(line_fields, folder=tmp_path, pause_after=1e-9, **keys)
     resumed = Operator.fit(line_fields, folder=tmp_path, resume=True, **keys)
     for a, b in zip(whole.members, resumed.members, strict=True):
         for p, q in zip(a.parameters(), b.parameters(), strict=True):

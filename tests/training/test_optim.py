@@ -35,7 +35,7 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
     """With a beta that moves, as in the paper's recipe."""
     ours, theirs = network(dtype=torch.float64), network(dtype=torch.float64)
     rule = OPTIMIZERS[name]
-    optimizer = Optimizer([ours], rule, 0.1, decay_all, square_beta=0.97)
+    optimizer = Optimizer([ours], rule, 0.1, decay_all, beta2=0.97)
     groups = [
         {"params": [p for p in theirs.parameters() if p.ndim > 1], "weight_decay": 0.1},
         {
@@ -46,9 +46,9 @@ def test_adam_and_adamw_are_torchs_step_for_step(name: str, decay_all: bool) -> 
     cls = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
     torchs = cls(groups, lr=1.0)
     for step in range(30):
-        pace = onecycle(step, 30, 1)
+        pace = onecycle(step, 30)
         for group in torchs.param_groups:
-            group.update(lr=1e-2 * pace.rate, betas=(pace.beta, 0.97))
+            group.update(lr=1e-2 * pace.factor, betas=(pace.beta1, 0.97))
         differentiate(ours, step)
         gather(optimizer)
         optimizer.update(optimizer.numbers(step, 1e-2, pace))

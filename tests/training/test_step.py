@@ -6,57 +6,70 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_runs import SMALL, all_columns, weights
+from small_runs import fit as small_fit
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.data.symmetry import square
 from lno.models import build_model
-from lno.operator import model_spec
 from lno.tasks import Steady
+from lno.training import budget
 from lno.training import samples as holding
 from lno.training import step as steps
+from lno.training.inputs import model_spec
 from lno.training.loop import next_batches
 from lno.training.precision import (
     PRECISIONS,
-    half_where_free,
-    matrix_products,
+    autocast,
+    matmul_precision,
     pick_precision,
 )
 from lno.training.samples import Samples
 from lno.training.state import Training
-from lno.training.step import Step
-
-SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-
-
-def weights(operator: Operator) -> torch.Tensor:
-    return torch.cat([p.detach().cpu().flatten() for p in operator.model.parameters()])
+from lno.training.step import Loss, Step
 
 
 def fit(data: Fields, **keys: object) -> Operator:
-    settings = {"epochs": 2, "config": SMALL, "progress": False, **keys}
-    return Operator.fit(data, **settings)  # type: ignore[arg-type]
+    return small_fit(data, **{"epochs": 2, **keys})
 
 
 def test_streamed_samples_train_like_resident_ones(
-    line_fields: Fields, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resident = fit(line_fields, device="cpu")
-    line_fields.save(tmp_path / "a.h5")
-    lazy = fit(Fields.load(tmp_path / "a.h5", lazy=True), device="cpu")
+    """With everything that a sample may bring: parameters, weights, a background."""
+    data, recipe = all_columns(), Recipe(epochs=2, weighted=True, physical=True)
+    resident = fit(data, epochs=None, recipe=recipe)
+    data.save(tmp_path / "a.h5")
+    lazy = fit(Fields.load(tmp_path / "a.h5", lazy=True), epochs=None, recipe=recipe)
     monkeypatch.setattr(holding, "fits", lambda data, device: False)
-    streamed = fit(line_fields, device="cpu")
+    streamed = fit(data, epochs=None, recipe=recipe)
     assert torch.equal(weights(streamed), weights(resident))
     assert torch.equal(weights(lazy), weights(resident))
+
+
+def test_padding_of_ragged_samples_does_not_count() -> None:
+    """A step on samples of different sizes has the mean loss of each alone."""
+    data, task, cpu = all_columns(ragged=True), Steady(), torch.device("cpu")
+    scale = task.normalizers(data)
+    recipe = Recipe(weighted=True, physical=True)
+    model = build_model("lno", SMALL, model_spec(data, scale), 0)
+    loss = Loss(model, Training([model], task, scale, recipe, data, None, cpu, 0))
+    samples = Samples(data, scale, cpu)
+    [together] = samples.batches(torch.tensor([[0, 1, 2, 3]]))
+    alone = [loss(samples.batches(torch.tensor([[k]]))[0]) for k in range(4)]
+    assert together.query_mask is not None
+    assert loss(together).item() == pytest.approx(torch.stack(alone).mean().item(), rel=1e-5)
 
 
 def test_what_does_not_fit_is_streamed() -> None:
     x = [np.zeros((3, 1)), np.ones((2, 1))]
     assert not holding.fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
     huge = np.broadcast_to(np.zeros((1, 1, 1), np.float32), (10**6, 10**4, 1))
-    small = Fields(np.zeros((2, 1)), y=np.zeros((3, 2, 1)))
-    assert holding.fits(small, torch.device("cpu"))
-    small.y = huge
-    assert not holding.fits(small, torch.device("cpu"))
+    for name in ("y", "background", "weights"):
+        small = Fields(np.zeros((2, 1)), y=np.zeros((3, 2, 1)))
+        assert holding.fits(small, torch.device("cpu"))
+        setattr(small, name, huge)
+        assert not holding.fits(small, torch.device("cpu"))
 
 
 def test_precision_is_a_policy() -> None:
@@ -66,14 +79,14 @@ def test_precision_is_a_policy() -> None:
         pick_precision("fp8", cpu)
     before = torch.get_float32_matmul_precision()
     for name in PRECISIONS:
-        with matrix_products(name), half_where_free(name, cpu):
+        with matmul_precision(name), autocast(name, cpu):
             assert torch.is_autocast_enabled("cpu") == (name == "mixed")
             assert torch.backends.cudnn.allow_tf32 == (name != "fp32")
         assert torch.get_float32_matmul_precision() == before
 
 
 def test_mixed_precision_learns_too(line_fields: Fields) -> None:
-    recipe = Recipe(epochs=40, rate=5e-3)
+    recipe = Recipe(epochs=15, learning_rate=5e-3)
     exact, mixed = (
         fit(line_fields, epochs=None, recipe=recipe, precision=p, device="cpu").evaluate(
             line_fields
@@ -88,12 +101,12 @@ def test_mixed_precision_learns_too(line_fields: Fields) -> None:
 def test_a_captured_step_is_the_eager_one(
     compiled: bool, line_fields: Fields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Muon makes all directions of a gradient equally long, those that are round-off as well: at the
-    # usual rate a change of 1e-7 in the data ends 8 % of the way elsewhere, at this one 0.5 %, and
-    # another average or limit of gradients 20 to 30 %.
-    recipe = Recipe(epochs=5, batch=8, clip=1.0, ema=0.9, rate=1e-5)
+    # Muon gives all directions of a gradient the same length, also those that are rounding errors.
+    # At the usual learning rate, a change of the data by 1e-7 moves the final weights by 8 % of
+    # their way; at this one by 0.5 %; another moving average or clipping moves them by 20 to 30 %.
+    recipe = Recipe(epochs=5, batch=8, clip=1.0, ema=0.9, learning_rate=1e-5)
     keys = {"device": "cpu", "precision": "fp32", "epochs": None}
-    begun = fit(line_fields, recipe=replace(recipe, rate=1e-12), **keys)
+    begun = fit(line_fields, recipe=replace(recipe, learning_rate=1e-12), **keys)
     on_cpu = fit(line_fields, recipe=recipe, **keys)
     if compiled:
         monkeypatch.setattr(steps, "COMPILE_FROM", 1)
@@ -120,10 +133,25 @@ def test_captured_members_are_what_each_is_alone(
 
 
 @pytest.mark.gpu
-def test_a_captured_run_resumes_with_the_same_bits(line_fields: Fields, tmp_path: Path) -> None:
+def test_a_captured_run_resumes_bit_for_bit(line_fields: Fields, tmp_path: Path) -> None:
     keys = {"device": "cuda", "epochs": None, "recipe": Recipe(epochs=6, batch=8)}
     whole = fit(line_fields, **keys)
-    fit(line_fields, folder=tmp_path, minutes=1e-9, **keys)
+    fit(line_fields, folder=tmp_path, pause_after=1e-9, **keys)
+    resumed = fit(line_fields, folder=tmp_path, resume=True, **keys)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+@pytest.mark.gpu
+def test_a_captured_budgeted_run_resumes_bit_for_bit(
+    line_fields: Fields, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph captured while measuring goes on from the restored weights."""
+    monkeypatch.setattr(budget, "steps_within", lambda seconds, costs: 30)
+    keys = {"device": "cuda", "epochs": None, "recipe": Recipe(epochs=6, batch=8, ema=0.9)}
+    whole = fit(line_fields, **keys)  # 5 steps in each of 6 epochs
+    measured = fit(line_fields, minutes=0.01, **keys)
+    assert torch.equal(weights(measured), weights(whole))
+    fit(line_fields, folder=tmp_path, minutes=0.01, pause_after=1e-9, **keys)
     resumed = fit(line_fields, folder=tmp_path, resume=True, **keys)
     assert torch.equal(weights(resumed), weights(whole))
 

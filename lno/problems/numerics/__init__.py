@@ -1,1 +1,1 @@
-"""Numerics that several problems share."""
+"""Numerical methods and grids that several problems share."""

@@ -1,30 +1,38 @@
-"""Preconditioned conjugate gradients for a batch of systems, each stopped by itself."""
+"""Preconditioned conjugate gradients for a batch of systems, each with its own stopping test."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
-CHECK = 4  # iterations between looks at the device, each of which waits for it
+CHECK = 4  # iterations between stopping tests on the host, which wait for the GPU
 
 
 def conjugate_gradients(
     apply: Callable[[Tensor], Tensor],
     precondition: Callable[[Tensor], Tensor],
-    b: Tensor,
+    b: Float[Tensor, "s n n"],
     tolerance: float,
     most: int = 400,
-) -> tuple[Tensor, Tensor]:
-    """Solve A x = b for fields b (s, n, n), with P ≈ A⁻¹; A and P are symmetric and positive.
+) -> tuple[Float[Tensor, "s n n"], Int[Tensor, " s"]]:
+    """Solve A x = b for a batch of fields b, with A and P ≈ A⁻¹ symmetric positive definite.
 
-    A sample stops where (r·Pr)½ ≤ tolerance · (b·Pb)½ for its residual r. If the eigenvalues of PA
-    lie in [low, high], its relative error is then at most (high/low)½ · tolerance in the energy
-    norm. A sample that has stopped does not change any more, whatever the others need.
+    A sample has converged when (r·Pr)½ ≤ tolerance · (b·Pb)½ for its residual r. If the eigenvalues
+    of PA lie in [low, high], its relative error in the energy norm is then at most
+    (high/low)½ · tolerance. A converged sample no longer changes while the others go on.
+
+    Args:
+        apply: x ↦ A x.
+        precondition: r ↦ P r.
+        b: the right-hand sides.
+        tolerance: of the residual, see above.
+        most: iterations after which to give up.
 
     Returns:
-        The solutions (s, n, n) and the number of iterations of each sample (s,).
+        The solutions, and the number of iterations of each sample.
 
     >>> x, iterations = conjugate_gradients(lambda x: 3 * x, lambda r: r, torch.ones(2, 4, 4), 1e-6)
     >>> x[0, 0, 0].item(), iterations.tolist()
@@ -34,7 +42,7 @@ def conjugate_gradients(
     p = precondition(r)
     rz = _dot(r, p)
     enough = tolerance**2 * rz
-    active = ~(rz <= enough)  # what is not a number has not converged
+    active = ~(rz <= enough)  # written so that NaN counts as not converged
     iterations = torch.zeros_like(active, dtype=torch.int64)
     for k in range(most):
         q = apply(p)
@@ -54,6 +62,6 @@ def conjugate_gradients(
     )
 
 
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    """Inner products (s, 1, 1) of fields; by rows first, which fixes the order of the sum."""
+def _dot(a: Float[Tensor, "s n n"], b: Float[Tensor, "s n n"]) -> Float[Tensor, "s 1 1"]:
+    """Inner products; rows are summed first, so the order does not depend on the batch."""
     return (a * b).sum(-1, keepdim=True).sum(-2, keepdim=True)

@@ -1,0 +1,158 @@
+"""From a batch to predictions: members of an ensemble, any number of points in bounded memory.
+
+A model that streams encodes its observations a chunk of points at a time and decodes its queries
+likewise, so memory does not grow with the number of points. Other models take whole samples.
+
+A conditional operator corrects every member by the observations: the prediction is the conditional
+mean of a Gaussian process whose prior mean is the model (`lno.data.krige`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lno.data import Batch
+from lno.data.krige import conditional_mean
+from lno.data.normalize import Normalizers
+from lno.models import Model, apply_model
+from lno.models.streamed import slices
+from lno.training.precision import matmul_precision
+
+if TYPE_CHECKING:
+    from lno.operator import Operator
+
+CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the members of an operator predict, in physical units, on the CPU.
+
+    Args:
+        members: a prediction of each.
+        residuals: the observations minus each model's own prediction there, before it is corrected
+            by them; None unless the operator is conditional.
+    """
+
+    members: Float[Tensor, "k b q o"]
+    residuals: Float[Tensor, "k b n i"] | None = None
+
+    def mean(self) -> Float[Tensor, "b q o"]:
+        """The mean over the members."""
+        return self.members.mean(0) if len(self.members) > 1 else self.members[0]
+
+
+@torch.inference_mode()
+def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Prediction:
+    """The prediction of every member for a batch in physical units.
+
+    Args:
+        operator: a trained operator.
+        batch: what is observed, and where the answer is wanted.
+        noise: the standard deviation of the observations' errors, in their units; for conditional
+            operators.
+    """
+    with matmul_precision("fp32"):
+        if operator.conditional:
+            return _conditional(operator, batch, noise)
+        values = []
+        for model in operator.members:
+
+            def apply(batch: Batch, model: Model = model) -> Tensor:
+                [out] = answers(operator, model, batch, batch.x_query)
+                return operator.normalizers.decode(out, batch.background)
+
+            values.append(operator.task.predict(apply, batch))
+        return Prediction(torch.stack(values))
+
+
+def _conditional(operator: Operator, batch: Batch, noise: float) -> Prediction:
+    """The members' predictions conditioned on the observations."""
+    scale, device = operator.normalizers, operator.device
+    at = (batch.x_query, batch.x)
+    pairs = [answers(operator, model, batch, *at) for model in operator.members]
+    at_query, at_x = (torch.stack([scale.y.decode(v) for v in w]) for w in zip(*pairs, strict=True))
+    background, observed = batch.background, batch.observed_background
+    u = batch.u.to(at_x) if observed is None else (batch.u - observed).to(at_x)
+    features = scale.x.distance_features
+    corrected = conditional_mean(
+        features(batch.x).expand(len(batch), -1, -1).to(device),
+        u.to(device),
+        features(batch.x_query).to(device),
+        at_x.to(device),
+        at_query.to(device),
+        None if batch.mask is None else batch.mask.to(device),
+        noise,
+        scale.x.distance_axes,
+    )
+    values = corrected.to(at_query)
+    values = values if background is None else values + background.to(values)
+    return Prediction(values, u - at_x)
+
+
+def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> list[Tensor]:
+    """What one model makes of a batch at several sets of positions (#b, q, d), standardised.
+
+    Observations are encoded once for all sets.
+    """
+    model.eval()
+    device, scale = operator.device, operator.normalizers
+    b, n = len(batch), batch.x.shape[1]
+    chunk = max(1, CHUNK // b)
+    if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
+        found = []
+        for place in places:
+            ready = scale.encode(replace(batch, x_query=place, y=None)).to(device)
+            found.append(_whole(model, ready, operator).float().cpu())
+        return found
+
+    def observed() -> Iterator[tuple[Any, ...]]:
+        for part in slices(n, chunk):
+            some = replace(batch.at_points(part), x_query=batch.x[:, :1], y=None, background=None)
+            ready = scale.encode(some).to(device)
+            weights = ready.weights if operator.weighted else None
+            yield ready.x, ready.inputs, ready.mask, weights
+
+    z = model.process(model.encode_parts(observed()))
+    found = []
+    for place in places:
+        out = torch.empty(b, place.shape[1], len(scale.y.mean))
+        for part in slices(place.shape[1], chunk):
+            queries = scale.x.encode(place[:, part]).to(device)
+            out[:, part] = model.decode(z, queries).float().cpu()
+        found.append(out)
+    return found
+
+
+def _whole(model: Model, ready: Batch, operator: Operator) -> Tensor:
+    """A model's prediction for an encoded batch, all points at once.
+
+    Where an answer depends on which other queries are asked, they are asked in random sets of the
+    size that the model was trained with.
+    """
+    size, count = operator.query_set, ready.x_query.shape[1]
+    if size is None or count <= size:
+        return apply_model(model, ready, operator.weighted)
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
+    order = torch.cat((order, order))[: -(-count // size) * size].to(ready.x_query.device)
+    out = ready.u.new_empty(len(ready), count, model.spec.out_channels)
+    for chosen in order.split(size):
+        out[:, chosen] = apply_model(model, ready.at_queries(chosen), operator.weighted).float()
+    return out
+
+
+def background_at(batch: Batch, normalizers: Normalizers) -> Tensor:
+    """The background at the observed points: that of the nearest query point."""
+    assert batch.background is not None
+    x, x_query = (normalizers.x.distance_features(v) for v in (batch.x, batch.x_query))
+    nearest = torch.cdist(x.expand(len(batch), -1, -1), x_query.expand(len(batch), -1, -1)).argmin(
+        2
+    )
+    index = nearest[..., None].expand(-1, -1, batch.background.shape[-1])
+    return batch.background.gather(1, index)

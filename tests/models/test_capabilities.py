@@ -1,0 +1,280 @@
+"""What a model's capabilities promise holds. What they deny is refused, naming models that can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+import pytest
+import torch
+from small_models import (
+    CLOUD,
+    GNOT_ONE,
+    GRID,
+    LNO_TIED,
+    REGULAR,
+    build,
+    close,
+    inputs,
+    mask_of_lengths,
+    shallow,
+)
+
+import lno.models
+from lno import Spec
+from lno.data import Batch
+from lno.models import (
+    MODELS,
+    Demand,
+    Model,
+    ModelConfig,
+    apply_model,
+    build_model,
+    capable_models,
+    require_capable,
+)
+
+CLOUD_SPEC, GRID_SPEC = Spec(2, 1, 3), Spec(2, 1, 3, GRID)
+DEMANDS = [
+    Demand(spec, elsewhere, ragged, subset)
+    for spec in (CLOUD_SPEC, GRID_SPEC)
+    for elsewhere, ragged, subset in product((False, True), repeat=3)
+]
+
+
+def name_of(demand: Demand) -> str:
+    asked = [key for key in ("elsewhere", "ragged", "subset") if getattr(demand, key)]
+    return " ".join(["cloud" if demand.spec.grid is None else "grid", *asked])
+
+
+EVERY_DEMAND = pytest.mark.parametrize("demand", DEMANDS, ids=name_of)
+EVERY_MODEL = pytest.mark.parametrize("kind", MODELS)
+
+
+def small(kind: str, spec: Spec) -> Model:
+    """A small model with the default config for the spec, and weights away from initial ones."""
+    model_class, _ = MODELS[kind]
+    config = replace(model_class.default_config(spec), width=16, heads=2)
+    model = build_model(kind, shallow(config), spec)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def serves(model: Model, demand: Demand) -> bool:
+    """Whether the model's predictions for a padded batch are those for each sample alone."""
+    x, u, queries = inputs(q=60)
+    lengths = (60, 23) if demand.ragged else (60, 60)
+    mask = real = mask_of_lengths(*lengths)
+    x, u, queries = (torch.where(mask[..., None], v, 9.0) for v in (x, u, queries))
+    queries = queries if demand.elsewhere else x
+    if demand.subset:
+        index = torch.randperm(60, generator=torch.Generator().manual_seed(0))[:20]
+        queries, real = queries[:, index], mask[:, index]
+    try:
+        together = model(x, u, queries, mask if demand.ragged else None)
+        for k, n in enumerate(lengths):
+            points = x[k : k + 1, :n]
+            asked = points if queries is x else queries[k : k + 1, real[k]]
+            if not close(together[k, real[k]], model(points, u[k : k + 1, :n], asked)[0], 1e-5):
+                return False
+    except ValueError:
+        return False
+    return True
+
+
+@EVERY_MODEL
+@EVERY_DEMAND
+def test_a_model_is_refused_exactly_if_it_cannot(kind: str, demand: Demand) -> None:
+    model = small(kind, demand.spec)
+    if serves(model, demand):
+        require_capable(model, kind, demand)
+        assert kind in capable_models(demand)
+        return
+    with pytest.raises(ValueError, match=f"^{kind} .*(expected|needs).* got ") as refusal:
+        require_capable(model, kind, demand)
+    named = str(refusal.value).rsplit(": use ", 1)[1].split(" or ")
+    assert named == capable_models(demand)
+    assert named and all(serves(small(name, demand.spec), demand) for name in named)
+
+
+def test_a_grid_that_the_config_needs_is_part_of_the_demand() -> None:
+    model = build(REGULAR)
+    require_capable(model, "transolver", Demand(GRID_SPEC))
+    require_capable(model, "transolver", Demand(replace(GRID_SPEC, grid=(5, 7))))
+    with pytest.raises(
+        ValueError, match=r"needs points on a grid.*got none: use lno or .*gnot"
+    ) as e:
+        require_capable(model, "transolver", Demand(CLOUD_SPEC))
+    assert "or transolver with its default config" in str(e.value)
+    with pytest.raises(ValueError, match=r"needs every point of the grid \(10, 6\)"):
+        require_capable(model, "transolver", Demand(GRID_SPEC, ragged=True))
+
+
+@dataclass(frozen=True)
+class ToyConfig(ModelConfig):
+    width: int = 4
+    bias: bool = True
+
+
+class Toy(Model):
+    """A linear map of all values on one grid, for tests: no model here is so limited."""
+
+    answers_anywhere = takes_other_grids = False
+    needs_grid = True
+    config: ToyConfig
+
+    def __init__(self, spec: Spec, config: ToyConfig | None = None) -> None:
+        super().__init__(spec, config)
+        self.linear = torch.nn.Linear(spec.in_channels, spec.out_channels, self.config.bias)
+
+    @classmethod
+    def default_config(cls, spec: Spec) -> ToyConfig:
+        return ToyConfig()
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        u: torch.Tensor,
+        x_query: torch.Tensor,
+        mask: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        return self.linear(u)
+
+
+def test_a_model_for_one_grid_takes_no_other() -> None:
+    toy, other = Toy(GRID_SPEC), replace(GRID_SPEC, grid=(5, 7))
+    require_capable(toy, "toy", Demand(GRID_SPEC))
+    assert toy.on_grid(GRID) is toy
+    with pytest.raises(ValueError, match=r"only on the grid.*expected \(10, 6\), got \(5, 7\)"):
+        toy.on_grid((5, 7))
+    refusal = (
+        r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver$"
+    )
+    with pytest.raises(ValueError, match=refusal):
+        require_capable(toy, "toy", Demand(other))
+
+
+def test_models_are_named_from_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    demand, model = Demand(CLOUD_SPEC, elsewhere=True), build(CLOUD)
+    monkeypatch.setattr(lno.models, "MODELS", table := {})
+    with pytest.raises(ValueError, match="no other model can take these data"):
+        require_capable(model, "transolver", demand)
+    table.update(toy=(Toy, ToyConfig), mine=MODELS["lno"])
+    with pytest.raises(ValueError, match=r": use mine$"):
+        require_capable(model, "transolver", demand)
+    assert build_model("toy", None, GRID_SPEC).config == ToyConfig()
+
+
+def test_configs_are_checked_by_their_types() -> None:
+    with pytest.raises(ValueError, match=r"ToyConfig.width must be a whole number from 1 to 8192"):
+        ToyConfig(width=9000)
+    with pytest.raises(ValueError, match=r"ToyConfig.bias must be True or False, got 1"):
+        ToyConfig(bias=1)  # type: ignore[arg-type]
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("spec", [CLOUD_SPEC, GRID_SPEC, Spec(2, 1, 3, (60,))])
+def test_default_configs_fit_every_spec(kind: str, spec: Spec) -> None:
+    model, (x, u, _) = build_model(kind, None, spec), inputs()
+    assert torch.isfinite(model(x, u, x)).all()
+
+
+def test_another_grid_has_the_same_weights() -> None:
+    for model in (build(LNO_TIED), build(CLOUD)):
+        assert model.on_grid((5, 7)) is model
+    model = build(REGULAR).eval()
+    moved, (x, u, _) = model.on_grid((5, 7)), inputs(n=35)
+    assert moved.spec.grid == (5, 7) and model.spec.grid == GRID and not moved.training
+    for name, weight in model.state_dict().items():
+        assert moved.state_dict()[name].data_ptr() == weight.data_ptr(), name
+    fresh = type(model)(moved.spec, REGULAR)
+    fresh.load_state_dict(model.state_dict())
+    assert torch.equal(moved(x, u, x), fresh(x, u, x))
+    with pytest.raises(ValueError, match="need data on a 2-D grid"):
+        model.on_grid((35,))
+
+
+def parts_of(*tensors: torch.Tensor | None) -> Iterator[tuple[torch.Tensor | None, ...]]:
+    for part in (slice(25), slice(25, 26), slice(26, None)):
+        yield tuple(None if v is None else v[:, part] for v in tensors)
+
+
+@EVERY_MODEL
+@pytest.mark.parametrize("masked", [False, True])
+def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -> None:
+    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    mask = mask_of_lengths(60, 23) if masked else None
+    if not model.streams:
+        for call in (
+            lambda: model.encode_parts(parts_of(x, u, mask, None)),
+            lambda: model.process(u),
+            lambda: model.decode(u, q),
+            lambda: model.reduce_with(None),
+        ):
+            with pytest.raises(ValueError, match="does not stream"):
+                call()
+        return
+    z = model.process(model.encode_parts(parts_of(x, u, mask, None)))
+    y = torch.cat([model.decode(z, q[:, :7]), model.decode(z, q[:, 7:])], dim=1)
+    assert close(y, model(x, u, q, mask), 1e-5)
+
+
+@EVERY_MODEL
+def test_streaming_models_reduce_their_sums(kind: str) -> None:
+    """Points on two processes are all points, if each adds the sums of the other."""
+    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    if not model.streams:
+        return
+    seen = []
+    model.reduce_with(lambda sums: seen.append(sums) or sums)
+    first = model(x[:, :25], u[:, :25], q)
+    model.reduce_with(lambda sums: sums.merge(seen[0]))
+    both = model(x[:, 25:], u[:, 25:], q)
+    model.reduce_with(None)
+    whole = model(x, u, q)
+    assert close(both, whole, 1e-5) and not close(first, whole, 1e-3)
+
+
+@EVERY_MODEL
+def test_a_batch_is_passed_with_parameters_and_weights(kind: str) -> None:
+    """Weights only if asked for, and only to models that read them."""
+    model, (x, u, _) = small(kind, Spec(2, 3, 3)), inputs()
+    parameters = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
+    weights = torch.rand(1, 60, generator=torch.Generator().manual_seed(3))
+    mask = mask_of_lengths(60, 23)
+    batch = Batch(x, u, x, mask=mask, parameters=parameters, weights=weights)
+    joined = torch.cat((u, parameters[:, None].expand(2, 60, 2)), dim=-1)
+    plain = model(x, joined, x, mask)
+    assert torch.equal(apply_model(model, batch, weighted=False), plain)
+    weighted = apply_model(model, batch, weighted=True)
+    if model.reads_weights:
+        assert torch.equal(weighted, model(x, joined, x, mask, weights=weights))
+        assert not close(weighted, plain, 1e-3)
+    else:
+        assert torch.equal(weighted, plain)
+    without = replace(batch, weights=None)
+    assert torch.equal(apply_model(model, without, weighted=True), plain)
+
+
+@EVERY_MODEL
+def test_models_that_read_weights_count_points_by_them(kind: str) -> None:
+    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    if not model.reads_weights:
+        with pytest.raises(TypeError, match="weights"):
+            model(x, u, q, weights=torch.ones(2, 60))
+        return
+    times = torch.tensor([2] * 10 + [1] * 30 + [0] * 20)
+    repeated = (torch.repeat_interleave(v, times, dim=1) for v in (x, u))
+    assert close(model(x, u, q, weights=times.float().expand(2, 60)), model(*repeated, q), 1e-5)
+
+
+def test_gnot_reads_a_mask_of_its_queries_only_where_they_are_the_observations() -> None:
+    model, (x, u, q) = build(GNOT_ONE), inputs(q=60)
+    mask = mask_of_lengths(60, 23)
+    changed = torch.where(mask[..., None], x, x + 1.0)
+    assert close(model(changed, u, changed, mask)[mask], model(x, u, x, mask)[mask], 1e-5)
+    other = torch.where(mask[..., None], q, q + 1.0)
+    assert not close(model(x, u, other, mask)[mask], model(x, u, q, mask)[mask], 1e-3)

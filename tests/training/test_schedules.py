@@ -1,0 +1,49 @@
+"""Learning-rate schedules against torch's."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from lno.training.schedules import SCHEDULES
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("onecycle", {"pct_start": 0.2, "div_factor": 1e4, "final_div_factor": 1e4}),
+        ("onecycle_torch", {}),
+    ],
+)
+def test_onecycle_is_torchs_step_for_step(name: str, numbers: dict) -> None:
+    parameter = nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.AdamW([parameter], betas=(0.9, 0.99))
+    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-3, total_steps=97, **numbers)
+    for step in range(97):
+        pace = SCHEDULES[name](step, 97)
+        assert 1e-3 * pace.factor == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        assert pace.beta1 == pytest.approx(optimizer.param_groups[0]["betas"][0], rel=1e-9)
+        optimizer.step()
+        theirs.step()
+
+
+def test_step_is_torchs_of_50_epochs_in_the_papers_500() -> None:
+    """And the same shape in a run of any other length."""
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.StepLR(optimizer, step_size=50, gamma=0.7)
+    for epoch in range(500):
+        for step in range(3):
+            factor = SCHEDULES["step"](3 * epoch + step, 1500).factor
+            assert factor == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        assert SCHEDULES["step"](epoch // 5, 100).factor == factor
+        optimizer.step()
+        theirs.step()
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+@pytest.mark.parametrize("steps", [1, 2, 5, 6, 100])
+def test_factors_are_between_zero_and_one_however_short_the_run(name: str, steps: int) -> None:
+    factors = [SCHEDULES[name](k, steps).factor for k in range(steps)]
+    assert all(0 <= factor <= 1 + 1e-12 for factor in factors)
+    assert max(factors) > 0
