@@ -32,7 +32,7 @@ ABOUT_FOLDERS = (
     "Errors are those of the last model on held-out test samples, in physical units; learning "
     "curves show the error on validation samples."
 )
-WORST_SAMPLES = 5  # listed for each run
+RANKS = ("worst", "second", "third", "fourth", "fifth")  # samples that are listed for each run
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
     rows = []
     for folder in folders:
         run = folder.runs[0]
-        memory = run.peak_memory_gb
+        memory, together = run.peak_memory_gb, f" ({run.members} at once)" * (run.members > 1)
         rows.append(
             [
                 folder.name,
@@ -170,28 +170,27 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
                 f"{run.parameters:,}",
                 f"{run.epochs:g}",
                 f"{run.steps:,}",
-                f"{run.seconds:.1f}",
+                f"{run.seconds:.1f}{together}",
                 f"{run.compile_seconds:.1f}",
                 "not measured" if memory is None else f"{memory:.2f}",
                 run.precision,
-                str(run.members),
-                run.hardware,
             ]
         )
     header = ["run", "data", "model", "preset", "weights", "epochs", "steps", "seconds"]
-    header += ["compilation, s", "memory, GB", "precision", "members", "hardware"]
-    note = "Weights are those of one member; seconds and memory are those of all members together."
-    return Table("Cost", header, rows, [note])
+    header += ["compiling, s", "memory, GB", "precision"]
+    hardware = "; ".join(sorted({folder.runs[0].hardware for folder in folders}))
+    note = "Weights of one member; seconds and memory of all members together."
+    return Table("Cost", header, rows, [f"{note} Hardware: {hardware}."])
 
 
 def _worst_table(folders: Sequence[RunFolder]) -> Table:
     rows = []
     for folder in folders:
         errors = figures.errors_by_sample(folder.runs[0])
-        order = sorted(range(len(errors)), key=lambda k: -errors[k])[:WORST_SAMPLES]
+        order = sorted(range(len(errors)), key=lambda k: -errors[k])[: len(RANKS)]
         shown = [f"{k}: {100 * errors[k]:.3g} %" for k in order]
-        rows.append([folder.name, *shown, *[""] * (WORST_SAMPLES - len(shown))])
-    header = ["run", *(f"number {k + 1}" for k in range(WORST_SAMPLES))]
+        rows.append([folder.name, *shown, *[""] * (len(RANKS) - len(shown))])
+    header = ["run", *RANKS]
     note = "Numbers of test samples, from 0 on, and their relative L2 error."
     return Table("Worst test samples", header, rows, [note])
 
