@@ -207,8 +207,8 @@ def test_a_table_says_how_interacting_queries_were_tested(
     [spec] = [s for s in inverse.COMPLETERS if s.model == "gnot"]
     assert "GNOT depends" not in text_of_completers(tmp_path)
     fake(tmp_path, spec, 0, {"ratio=1%": 0.1}, config)
-    told = f"it was trained on random sets of 64 query points and tested {way}."
-    assert told in text_of_completers(tmp_path)
+    note = f"it was trained on random sets of 64 query points and tested {way}."
+    assert note in text_of_completers(tmp_path)
 
 
 def test_the_papers_numbers_have_all_models_and_columns() -> None:
