@@ -113,14 +113,17 @@ class Optimizer:
 
     def gather(self, k: int, gradients: Sequence[Tensor | None]) -> None:
         """Copy the gradients of the k-th model into the buffer; a missing one is zero."""
-        pairs = list(zip(self.gradients[k], gradients, strict=True))
-        for target in (target for target, source in pairs if source is None):
-            target.zero_()
-        copied = [(target, source) for target, source in pairs if source is not None]
-        if copied:
+        targets, sources = [], []
+        for target, source in zip(self.gradients[k], gradients, strict=True):
+            if source is None:
+                target.zero_()
+            else:
+                targets.append(target)
+                sources.append(source)
+        if targets:
             # One kernel for many weights; torch.cat into the buffer took longer on a GPU, and no
             # public function does this.
-            torch._foreach_copy_(*map(list, zip(*copied, strict=True)))
+            torch._foreach_copy_(targets, sources)
 
     def clip(self, limit: float) -> None:
         """Scale the gradient of each model down to the norm `limit`, where it is larger."""
