@@ -39,11 +39,11 @@ def clouds(samples: int = 12, parameters: bool = False, provenance: dict | None 
 
 
 def trajectories(samples: int = 12) -> Fields:
-    """Two channels a frame: three frames given, four to predict, of a rotating field."""
+    """Two channels a frame: three frames given, two to predict, of a rotating field."""
     random, side = np.random.default_rng(0), np.linspace(0, 1, 5)
     x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
-    phase = random.uniform(0, 6, (samples, 1, 1)) + x @ [[3.0], [2.0]] + 0.4 * np.arange(7)
-    frames = np.stack((np.cos(phase), np.sin(phase)), -1).reshape(samples, 25, 14)
+    phase = random.uniform(0, 6, (samples, 1, 1)) + x @ [[3.0], [2.0]] + 0.4 * np.arange(5)
+    frames = np.stack((np.cos(phase), np.sin(phase)), -1).reshape(samples, 25, 10)
     return Fields(x, frames[..., :6], y=frames[..., 6:], grid=(5, 5))
 
 
@@ -85,8 +85,8 @@ def test_every_model_takes_the_data_or_names_one_that_does(
     error = np.linalg.norm(guess - last.y) / np.linalg.norm(last.y)
     assert run.samples["test"][-1] == pytest.approx(error, rel=1e-4)
     if kind == "trajectories":
-        assert operator.task == Rollout(4, 2)
-        assert len(run.frames) == 4
+        assert operator.task == Rollout(2, 2)
+        assert len(run.frames) == 2
 
 
 def test_lno_takes_all_of_them() -> None:
@@ -180,7 +180,7 @@ def test_presets_are_found_by_problem_and_model() -> None:
         (("elasticity",), "lno data read elasticity"),
         (("stokes",), "no problem 'stokes': expected a data file (.h5) or one of darcy"),
         (("{data}", "--epochs", "2", "--minutes", "1"), "epochs and minutes both say how long"),
-        (("{data}", "--rollout", "3"), "expected a multiple of that many channels of y, got 8"),
+        (("{data}", "--rollout", "3"), "expected a multiple of that many channels of y, got 4"),
         (("{data}", "--preset", "tiny"), "no preset 'tiny' of lno for data: expected one of small"),
     ],
 )
