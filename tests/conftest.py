@@ -13,9 +13,16 @@ import signal
 # Processes that tests start and interrupt inherit this; in the background, shells ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
+
+if importlib.util.find_spec("beartype"):
+    import shape_checks
+
+    shape_checks.install()
 
 from lno import Fields
 
