@@ -1,4 +1,4 @@
-"""Physics-Cross-Attention with its N × M matrix written out, and two ways without it.
+"""Physics-Cross-Attention with its N × M matrix written out, and without it.
 
     python benchmarks/attention.py [--points 58081 262144 1048576] [--seconds 150]
 
@@ -7,7 +7,6 @@ the scores (keys of the points, rows and bias of the projector's last layer) to 
 inputs, for four samples. Compiled and captured as a CUDA graph, as in training, in tf32.
 
 - written: the matrix of the scores is written out.
-- factored: `Factored` of lno/models/streamed.py, a hand-written backward pass over chunks.
 - sdpa …: scaled_dot_product_attention between rows and keys, with the decoder's bias as one more
   feature, by backend and by the type of its inputs.
 
@@ -33,8 +32,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.files import write_json
-from lno.models import PhysicsCrossAttention, streamed
-from lno.models.streamed import Factored
+from lno.models import PhysicsCrossAttention
 from lno.training.step import compiled
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "attention.json"
@@ -51,11 +49,6 @@ ATTENTION = PhysicsCrossAttention(1, 1, 1)  # for its methods that read no weigh
 def written(keys: Tensor, rows: Tensor, bias: Tensor, values: Tensor) -> Tensor:
     scores = F.linear(keys, rows, bias)
     return ATTENTION.decode(scores, ATTENTION.encode(scores, values))
-
-
-def factored(keys: Tensor, rows: Tensor, bias: Tensor, values: Tensor) -> Tensor:
-    scores = Factored(keys, rows, bias)
-    return streamed.decode(scores, streamed.encode(scores, values).mean())
 
 
 def sdpa(
@@ -80,7 +73,6 @@ def sdpa(
 
 METHODS: dict[str, Method] = {
     "written": written,
-    "factored": factored,
     "sdpa efficient fp32": partial(sdpa, SDPBackend.EFFICIENT_ATTENTION, torch.float32),
     "sdpa flash bf16": partial(sdpa, SDPBackend.FLASH_ATTENTION, torch.bfloat16),
     "sdpa cudnn bf16": partial(sdpa, SDPBackend.CUDNN_ATTENTION, torch.bfloat16),
@@ -90,7 +82,6 @@ METHODS: dict[str, Method] = {
 }
 ON_CPU: dict[str, Method] = {
     "written": written,
-    "factored": factored,
     "sdpa math fp32": partial(sdpa, SDPBackend.MATH, torch.float32),
     "sdpa flash bf16": partial(sdpa, SDPBackend.FLASH_ATTENTION, torch.bfloat16),
     "sdpa cudnn bf16": partial(sdpa, SDPBackend.CUDNN_ATTENTION, torch.bfloat16),

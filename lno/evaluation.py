@@ -91,6 +91,8 @@ def evaluate(
         if isinstance(task, Rollout):
             pairs = zip(*(v.split(task.channels, -1) for v in (prediction, batch.y)), strict=True)
             error = METRICS["relative_l2"]
-            frames.append(torch.stack([error(p, y, batch.query_mask) for p, y in pairs], -1))
+            frames.append(
+                torch.stack([error(p, y, batch.query_mask, weights) for p, y in pairs], -1)
+            )
     by_frame = torch.cat(frames).mean(0).tolist() if frames else []
     return Errors(samples, by_frame)

@@ -21,16 +21,17 @@ class Run:
 
     Args:
         problem, model, recipe, protocol: names.
-        seed, epochs, steps, members: numbers that decide the run.
+        seed, epochs, steps, members: numbers; epochs are fractional under a time budget.
         task: the task, as plain data.
         precision, hardware: what it was computed in and on.
         seconds: training time without compilation and evaluation, of all members together.
         compile_seconds: time spent compiling.
-        peak_memory_gb: 1e9 bytes, resident data apart; None where it was not measured.
+        peak_memory_gb: 1e9 bytes, beyond the resident data; None where it was not measured.
         parameters: weights of the model.
-        data_hash: the content hash of the training data.
+        data_hash: the digest of the training data.
         commit: the version of this package.
-        config: the model's config and the recipe's, as plain data.
+        config: the config of the model and the recipe, as plain data; "conditional" and
+            "query_set" where predictions are made so.
         metrics: `{"test:ratio=0.01": {"relative_mae": 0.05}}`, errors by data set.
         curve: rows of step, seconds, loss, error.
         samples: the errors of each test sample, by data set, where they were kept.
@@ -42,7 +43,7 @@ class Run:
     recipe: str
     protocol: str
     seed: int
-    epochs: int
+    epochs: float
     steps: int
     task: dict[str, Any]
     hardware: str

@@ -144,6 +144,8 @@ class Operator:
         require_count("seed", seed, 2**31, least=0)
         for name, value in (("minutes", minutes), ("pause_after", pause_after)):
             require_range(name, 0.0 if value is None else value, 0.0, 1e9)
+        if epochs is not None and minutes is not None:
+            raise ValueError("epochs and minutes both say how long to train: pass one of them")
         if init and config is not None:
             raise ValueError("init brings its model with it: pass either init or config")
         require_json("provenance of the data", train_data.provenance)
@@ -152,7 +154,7 @@ class Operator:
         task = task or (init.task if init else Steady())
         used, held_out = split_validation(train_data, validation)
         prepared = task.prepare(used)
-        require_inputs(prepared, task)
+        require_inputs(prepared, task, recipe.weighted)
         normalizers = init.normalizers if init else task.normalizers(prepared)
         if init:
             own = (init.members, init.normalizers)

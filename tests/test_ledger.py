@@ -25,7 +25,7 @@ def a_run(**change):
         "seconds": 1.25,
         "parameters": 760_000,
         "data_hash": "ab" * 32,
-        "config": {"model": {"width": 128, "shape": [1, 2]}, "recipe": {"rate": 1e-3}},
+        "config": {"model": {"width": 128, "shape": [1, 2]}, "recipe": {"learning_rate": 1e-3}},
         "metrics": {"test": {"relative_l2": 0.0073}, "test:ratio=0.01": {"relative_mae": 0.1}},
         "curve": [{"step": 1, "seconds": 0.5, "loss": 0.1 + 0.2, "error": None}],
     }

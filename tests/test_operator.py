@@ -226,6 +226,10 @@ def test_bad_training_input_is_named(line_fields: Fields) -> None:
         fit(recipe={"loss": "l7"})
     with pytest.raises(ValueError, match="validation: expected a fraction"):
         fit(validation=1.5)
+    with pytest.raises(ValueError, match="epochs and minutes both say"):
+        fit(minutes=1.0)
+    with pytest.raises(ValueError, match="the data have no weights of points"):
+        fit(recipe={"weighted": True})
     with pytest.raises(ValueError, match="cannot compute on 'warp'"):
         fit(device="warp")
     with pytest.raises(ValueError, match="seed must be a whole number from 0 to"):

@@ -45,10 +45,7 @@ class Plate(Problem):
 
     def solve(self, inputs: list[np.ndarray], device: torch.device) -> Sequence[np.ndarray]:
         """The deflection of every node."""
-        return [
-            load * (self.source(nodes) + stiffness)
-            for (load, stiffness), *nodes in map(list, inputs)
-        ]
+        return [drawn[0, 0] * (self.source(drawn[1:]) + drawn[0, 1]) for drawn in inputs]
 
     def source(self, x: np.ndarray) -> np.ndarray:
         """A smooth field (n, 1)."""

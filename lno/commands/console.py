@@ -64,4 +64,6 @@ def program() -> str:
     if shutil.which("lno"):
         return "lno"
     path, here = Path(sys.argv[0]).resolve(), Path.cwd()
+    if path.suffix == ".py":
+        return f"{Path(sys.executable).name} -m lno.cli"
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -68,9 +68,8 @@ def describe_fields(fields: Fields) -> dict[str, str]:
     sizes = {len(sample.x_query) for sample in fields} if fields.is_ragged else set()
     if sizes:
         lines["points"] = f"{min(sizes)} to {max(sizes)} in a sample"
-    if fields.cells is not None:
-        nodes = fields[0].cells.shape[-1]
-        lines["cells"] = f"{len(fields[0].cells)} of {nodes} nodes in the first sample"
+    if (cells := fields[0].cells) is not None:
+        lines["cells"] = f"{len(cells)} of {cells.shape[-1]} nodes in the first sample"
     if fields.geometry is not None:
         lines["geometry"] = str(dict(fields.geometry))
     if fields.space < fields.spec.coordinates:

@@ -191,10 +191,15 @@ class RandomSymmetry:
             changes |= {"x": x, "x_query": x if same else self._moved(batch.x_query, chosen)}
         else:
             self.source = {key: s.to(device) for key, s in self.source.items()}
+            index = {key: source[chosen] for key, source in self.source.items()}
             for key in ("u", "y"):
                 values = changes[key]
-                index = self.source[key][chosen][..., None].expand(values.shape)
-                changes[key] = values.gather(1, index) if values.shape[-1] else values
+                at = index[key][..., None].expand(values.shape)
+                changes[key] = values.gather(1, at) if values.shape[-1] else values
+            for name, key in (("weights", "u"), ("query_weights", "y")):
+                sizes = getattr(batch, name)
+                if sizes is not None:
+                    changes[name] = sizes.expand(len(batch), -1).gather(1, index[key])
         for key in ("u", "y"):
             if changes[key].shape[-1]:  # else observations are still to be drawn
                 sign, centre = self.signs[key][chosen][:, None], self.centre[key]

@@ -178,7 +178,44 @@ def bounds_table(results: Path) -> Table:
     return Table("Bounds", header, rows, [note])
 
 
+def attention_table(results: Path) -> Table:
+    """Physics-Cross-Attention with and without its matrix."""
+    content = _measured(results, "attention")
+    rows = [
+        [
+            f"{r['points']:,}",
+            str(r["position_sets"]),
+            r["method"],
+            f"{r['ms']:.1f}",
+            f"{r['gb']:.2f}",
+        ]
+        for r in content["rows"]
+        if r.get("ms") is not None
+    ]
+    note = (
+        f"Encode and decode, forward and backward, for {content['batch']} samples on one "
+        f"{content['hardware']}. `python benchmarks/attention.py`; {content['note']}."
+    )
+    return Table("Attention", ["points", "position sets", "method", "ms", "GB"], rows, [note])
+
+
+def latent_block_table(results: Path) -> Table:
+    """Attention between tokens with centred keys in one product, in two, and without centring."""
+    content = _measured(results, "latent_block")
+    kinds = ("one", "two", "uncentred")
+    rows = [
+        [r["case"], r["precision"], *(f"{r[f'{kind}_ms']:.2f}" for kind in kinds)]
+        for r in content["rows"]
+        if r["one_ms"] is not None
+    ]
+    note = f"Milliseconds on one {content['hardware']}. `python benchmarks/latent_block.py`"
+    header = ["blocks of", "precision", "one product", "two products", "uncentred"]
+    return Table("Centred keys", header, rows, [note])
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
+    "attention": attention_table,
+    "latent_block": latent_block_table,
     "quickstart": quickstart_table,
     "pretrained": pretrained.table,
     "memory": memory_table,
@@ -194,7 +231,13 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
 }
 PICTURES = {"ns2d_prediction": "ns2d/lno/paper-500-mixed-seed0"}  # in docs/images, of runs
-PAGES = ("README.md", "docs/data.md", "docs/training.md", "docs/reconstruction.md")
+PAGES = (
+    "README.md",
+    "docs/data.md",
+    "docs/design_decisions.md",
+    "docs/reconstruction.md",
+    "docs/training.md",
+)
 
 
 def fill(text: str, results: Path) -> str:

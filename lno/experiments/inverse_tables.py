@@ -160,7 +160,7 @@ def _label(spec: RunSpec) -> str:
 
 def _times_as_long(spec: RunSpec) -> float:
     """The length of a run of the paper's completer, in units of the budget of its table."""
-    return spec.epochs / EPOCHS["completer"] if spec.recipe.startswith("completer-") else 1
+    return (spec.epochs or 0) / EPOCHS["completer"] if spec.recipe.startswith("completer-") else 1
 
 
 def _gains(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> list[str]:

@@ -56,7 +56,7 @@ COMPLETER: dict[str, dict[float, float]] = {
 }
 
 # Table 3: relative MAE, percent, of propagators at t = 0 and t = 1, from the truth inside the
-# window and from what a completer sees of it at a ratio.
+# window and from what a completer reconstructs of it at a ratio.
 PROPAGATOR: dict[str, dict[str, float]] = {
     "lno": {
         "truth": 3.73,

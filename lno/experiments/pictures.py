@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from lno.data import Fields
 from lno.files import replacing
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.report.fields import Nodes, Panel, figure_of, nodes_of
+from lno.report.fields import Nodes, Panel, figure_of, nodes_of, scale_of
 from lno.tasks import Rollout
 
 SAMPLES = 4  # of a data set, that are drawn
@@ -41,7 +43,7 @@ def sample_gallery(fields: Fields) -> Figure:
         columns.append(panels)
     if not columns[0]:
         raise ValueError("nothing to draw: the data have positions only")
-    return figure_of(list(zip(*columns, strict=True)))
+    return figure_of([_in_one_scale(row) for row in zip(*columns, strict=True)])
 
 
 def prediction_picture(answers: Fields) -> Figure:
@@ -96,6 +98,12 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
             **{f"shown_{key}": np.array(names) for key, names in shown.items()},
             **arrays,
         )
+
+
+def _in_one_scale(row: Sequence[Panel]) -> list[Panel]:
+    """The same channel of several samples in the same colours."""
+    scale = scale_of(np.concatenate([panel.values[panel.nodes.rows] for panel in row]))
+    return [replace(panel, scale=scale) for panel in row]
 
 
 def _nodes(fields: Fields, k: int) -> Nodes:

@@ -57,7 +57,7 @@ def work_off(
         results: the ledger.
         minutes: of training, after which it stops, ready to continue.
         device: as in `Operator.fit`.
-        say: is told what is being done.
+        say: called with a line for each job that begins.
 
     Returns:
         whether all jobs are done.

@@ -17,7 +17,8 @@ from lno.experiments.execution import SAMPLE, WORST
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
 from lno.problems import PROBLEMS
-from lno.report import html, runs, samples
+from lno.report import html, samples
+from lno.report import runs as figures
 from lno.report.tables import Table
 
 SEEDS = range(3)
@@ -31,7 +32,7 @@ ABOUT_FOLDERS = (
     "Errors are those of the last model on held-out test samples, in physical units; learning "
     "curves show the error on validation samples."
 )
-WORST_SAMPLES = 5  # listed for each run
+RANKS = ("worst", "second", "third", "fourth", "fifth")  # samples that are listed for each run
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,9 @@ class RunFolder:
     runs: list[Run]
 
     @property
-    def group(self) -> runs.Group:
+    def group(self) -> figures.Group:
         """The runs as one group of a figure."""
-        [group, *more] = runs.grouped(self.runs)
+        [group, *more] = figures.grouped(self.runs)
         together = [run for each in (group, *more) for run in each.runs]
         return replace(group, runs=together, name=self.name)
 
@@ -79,13 +80,13 @@ def page(results: Path) -> str:
     maps = inverse_tables.interval_maps(inverse.ON_GRIDS, SEEDS, results)
     body += _pictures([*maps, *pretrained.coverage_curve(results)])
     # Runs of the table on resolutions were trained on other data, with which they have their table.
-    found = [(p, run) for p, run in runs.load_runs(results) if run.protocol != "resolution"]
+    found = [(p, run) for p, run in figures.load_runs(results) if run.protocol != "resolution"]
     for heading in sorted({_heading(run) for _, run in found}):
         mine = [(path, run) for path, run in found if _heading(run) == heading]
-        groups = [g for g in runs.grouped([run for _, run in mine]) if g.epochs]
+        groups = [g for g in figures.grouped([run for _, run in mine]) if g.epochs]
         parts = _pictures(_figures(groups))
         for path, run in mine:
-            [group] = runs.grouped([run])
+            [group] = figures.grouped([run])
             parts += _sample(path.with_suffix(".npz"), f"{group.label}: median error")
         body += [html.heading(heading), *parts] if parts else []
     return html.page(TITLE, body)
@@ -159,38 +160,37 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
     rows = []
     for folder in folders:
         run = folder.runs[0]
-        memory = run.peak_memory_gb
+        memory, together = run.peak_memory_gb, f" ({run.members} at once)" * (run.members > 1)
         rows.append(
             [
                 folder.name,
                 run.problem,
-                runs.model_name(run.model),
+                figures.model_name(run.model),
                 run.recipe,
                 f"{run.parameters:,}",
                 f"{run.epochs:g}",
                 f"{run.steps:,}",
-                f"{run.seconds:.1f}",
+                f"{run.seconds:.1f}{together}",
                 f"{run.compile_seconds:.1f}",
                 "not measured" if memory is None else f"{memory:.2f}",
                 run.precision,
-                str(run.members),
-                run.hardware,
             ]
         )
     header = ["run", "data", "model", "preset", "weights", "epochs", "steps", "seconds"]
-    header += ["compilation, s", "memory, GB", "precision", "members", "hardware"]
-    note = "Weights are those of one member; seconds and memory are those of all members together."
-    return Table("Cost", header, rows, [note])
+    header += ["compiling, s", "memory, GB", "precision"]
+    hardware = "; ".join(sorted({folder.runs[0].hardware for folder in folders}))
+    note = "Weights of one member; seconds and memory of all members together."
+    return Table("Cost", header, rows, [f"{note} Hardware: {hardware}."])
 
 
 def _worst_table(folders: Sequence[RunFolder]) -> Table:
     rows = []
     for folder in folders:
-        errors = runs.errors_by_sample(folder.runs[0])
-        order = sorted(range(len(errors)), key=lambda k: -errors[k])[:WORST_SAMPLES]
+        errors = figures.errors_by_sample(folder.runs[0])
+        order = sorted(range(len(errors)), key=lambda k: -errors[k])[: len(RANKS)]
         shown = [f"{k}: {100 * errors[k]:.3g} %" for k in order]
-        rows.append([folder.name, *shown, *[""] * (WORST_SAMPLES - len(shown))])
-    header = ["run", *(f"number {k + 1}" for k in range(WORST_SAMPLES))]
+        rows.append([folder.name, *shown, *[""] * (len(RANKS) - len(shown))])
+    header = ["run", *RANKS]
     note = "Numbers of test samples, from 0 on, and their relative L2 error."
     return Table("Worst test samples", header, rows, [note])
 
@@ -198,15 +198,15 @@ def _worst_table(folders: Sequence[RunFolder]) -> Table:
 # -- both ------------------------------------------------------------------------------------------
 
 
-def _figures(groups: list[runs.Group]) -> list[tuple[str, Figure]]:
+def _figures(groups: list[figures.Group]) -> list[tuple[str, Figure]]:
     made = [
-        ("Error during training, on samples that are not trained on.", runs.learning_curves),
-        ("The same against time.", runs.error_against_time),
-        ("Errors of single test samples.", runs.error_histograms),
-        ("Error of a rollout, frame by frame.", runs.rollout_errors),
+        ("Error during training, on samples that are not trained on.", figures.learning_curves),
+        ("The same against time.", figures.error_against_time),
+        ("Errors of single test samples.", figures.error_histograms),
+        ("Error of a rollout, frame by frame.", figures.rollout_errors),
     ]
-    figures = [(caption, draw(groups)) for caption, draw in made]
-    return [(caption, figure) for caption, figure in figures if figure is not None]
+    drawn = [(caption, draw(groups)) for caption, draw in made]
+    return [(caption, figure) for caption, figure in drawn if figure is not None]
 
 
 def _pictures(shown: Sequence[tuple[str, Figure]]) -> list[str]:

@@ -30,17 +30,12 @@ class MLP(nn.Module):
         self.output = nn.Linear(width, outputs)
 
     def forward(self, v: Float[Tensor, "*batch i"]) -> Float[Tensor, "*batch o"]:
-        r = self.features(v)
-        with full_precision(v):
-            return self.output(r.to(self.output.weight.dtype))
-
-    def features(self, v: Float[Tensor, "*batch i"]) -> Float[Tensor, "*batch c"]:
-        """The hidden features, which the last layer reads."""
         with full_precision(v):
             r = F.gelu(self.input(v.to(self.input.weight.dtype)))
         for layer in self.hidden:
             r = r + F.gelu(layer(r))
-        return r
+        with full_precision(v):
+            return self.output(r.to(self.output.weight.dtype))
 
 
 def mean_token(

@@ -27,13 +27,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.config import require_range
 from lno.data.fields import Spec
-from lno.models import streamed
-from lno.models.layers import MLP, full_precision, mean_token
+from lno.models.layers import MLP, mean_token
 from lno.models.model import Model, ModelConfig, Part
-from lno.models.streamed import Factored, SoftmaxSums
+from lno.models.streamed import SoftmaxSums
 
-# In training, a matrix of more scores than this is never written out: see `Factored`.
-WRITTEN_OUT = 2**27
 # Up to this many attention weights in a block, unfused attention is faster on a GPU in float32: a
 # fused kernel would leave most of the GPU idle.
 SMALL_ATTENTION = 2**22
@@ -71,9 +68,6 @@ class LNOConfig(ModelConfig):
         require_range("LNOConfig.sharpness", self.sharpness, 1e-3, 1e3)
 
 
-Scores = Float[Tensor, "#b n m"] | Factored
-
-
 class PhysicsCrossAttention(nn.Module):
     """Attention between points and M latent positions, with scores that depend on positions only.
 
@@ -92,19 +86,14 @@ class PhysicsCrossAttention(nn.Module):
         # Set if the points are split over processes: adds up their sums.
         self.reduce: Callable[[SoftmaxSums], SoftmaxSums] | None = None
 
-    def scores(self, features: Float[Tensor, "b n c"]) -> Scores:
+    def scores(self, features: Float[Tensor, "b n c"]) -> Float[Tensor, "b n m"]:
         """Scores before either softmax, in float32 or better even under autocast."""
-        keys, last = self.projector.features(features), self.projector.output
-        with full_precision(features):
-            keys = keys.to(torch.promote_types(last.weight.dtype, torch.float32))
-            count = keys.shape[0] * keys.shape[1] * last.out_features
-            if torch.is_grad_enabled() and count > WRITTEN_OUT:
-                return Factored(keys, last.weight, last.bias)
-            return last(keys.to(last.weight.dtype)).to(keys.dtype)
+        scores = self.projector(features)
+        return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
     def encode(
         self,
-        scores: Scores,
+        scores: Float[Tensor, "#b n m"],
         values: Float[Tensor, "b n c"],
         mask: Bool[Tensor, "b n"] | None = None,
         weights: Float[Tensor, "#b n"] | None = None,
@@ -112,8 +101,6 @@ class PhysicsCrossAttention(nn.Module):
         """For each latent position the mean of the values, weighted by a softmax over points."""
         if self.reduce is not None:
             return self.reduce(self.sums(scores, values, mask, weights)).mean()
-        if isinstance(scores, Factored):
-            return self.sums(scores, values, mask, weights).mean()
         adjusted = _adjust(scores, mask, weights)
         values = values.to(adjusted.dtype)
         if len(adjusted) == 1:  # all samples share their positions
@@ -122,18 +109,12 @@ class PhysicsCrossAttention(nn.Module):
 
     def sums(
         self,
-        scores: Scores,
+        scores: Float[Tensor, "#b n m"],
         values: Float[Tensor, "b n c"],
         mask: Bool[Tensor, "b n"] | None = None,
         weights: Float[Tensor, "#b n"] | None = None,
     ) -> SoftmaxSums:
         """The sums behind the mean of `encode`, over some of the points."""
-        if isinstance(scores, Factored):
-            offset = None
-            if mask is not None or weights is not None:
-                zero = scores.keys.new_zeros(1, scores.keys.shape[1], 1)
-                offset = _adjust(zero, mask, weights)[..., 0]
-            return streamed.encode(scores, values.to(scores.keys.dtype), offset)
         adjusted = _adjust(scores, mask, weights)
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
@@ -141,10 +122,10 @@ class PhysicsCrossAttention(nn.Module):
         b = len(weighted)  # scores of shared positions have a batch axis of one
         return SoftmaxSums(top.expand(b, -1), exponentials.sum(1).expand(b, -1), weighted)
 
-    def decode(self, scores: Scores, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b n c"]:
+    def decode(
+        self, scores: Float[Tensor, "#b n m"], z: Float[Tensor, "b m c"]
+    ) -> Float[Tensor, "b n c"]:
         """For each point the mean of the tokens, weighted by a softmax over latent positions."""
-        if isinstance(scores, Factored):
-            return streamed.decode(scores, z.to(scores.keys.dtype))
         attention = torch.softmax(scores, dim=-1)
         z = z.to(attention.dtype)
         if len(attention) == 1:  # all samples share their positions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,13 +68,3 @@ def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, 
         raise ValueError(f"the weights lack {error}: expected all weights of one LNO") from error
     config = LNOConfig(width, latents, count("blocks."), heads, count("trunk.hidden."), tied, 1.0)
     return config, spec, state
-
-
-def rename_blocks(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state dictionary of file format 1 with the names of `LatentBlock`'s parts.
-
-    >>> list(rename_blocks({"blocks.0.output.bias": torch.zeros(1), "head.output.bias": None}))
-    ['blocks.0.attention.output.bias', 'head.output.bias']
-    """
-    old = re.compile(r"^blocks\.(\d+)\.(query_key_value|output)\.")
-    return {old.sub(r"blocks.\1.attention.\2.", name): value for name, value in state.items()}

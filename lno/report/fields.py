@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from matplotlib.tri import Triangulation
 
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
@@ -143,12 +144,13 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     """Rows of fields, each with its colours below it, or beside the row if they share them."""
     columns = max(map(len, rows))
     shape = max(panel.nodes.shape for row in rows for panel in row)
-    size = (3.1 * columns, len(rows) * (2.85 * shape + 1.1) + 0.4 * bool(title))
+    heights = [2.5 * shape + 0.65 if _shares_colours(row) else 2.85 * shape + 1.1 for row in rows]
+    size = (3.1 * columns, sum(heights) + 0.4 * bool(title))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
     for r, row in enumerate(rows):
-        together = len(row) > 1 and row[0].scale is not None and len({p.scale for p in row}) == 1
+        together = _shares_colours(row)
         for axis, panel in zip(axes[r], row, strict=False):
             shown = draw(axis, panel.nodes, panel.values, panel.scale)
             domain = panel.domain or panel.nodes
@@ -173,6 +175,10 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     return figure
 
 
+def _shares_colours(row: Sequence[Panel]) -> bool:
+    return len(row) > 1 and row[0].scale is not None and len({p.scale for p in row}) == 1
+
+
 def draw(
     axis: Axes, nodes: Nodes, values: Float[np.ndarray, " q"], scale: Scale | None = None
 ) -> ScalarMappable | None:
@@ -191,8 +197,8 @@ def draw(
     across, up = nodes.axes
     x, y = nodes.positions[:, across], nodes.positions[:, up]
     if nodes.triangles is not None:
-        x, y, triangles, shown = _refined(x, y, nodes.triangles, shown)
-        return axis.tripcolor(x, y, triangles, shown, shading="gouraud", **colours)
+        mesh, shown = _refined(x, y, nodes.triangles, shown)
+        return axis.tripcolor(mesh, shown, shading="gouraud", **colours)
     if nodes.grid is None:
         size = float(np.clip(16000 / len(x), 1.0, 24.0))
         return axis.scatter(x, y, size, shown, lw=0, **colours)
@@ -247,7 +253,7 @@ def _triangles(cells: Int[np.ndarray, "m k"]) -> Int[np.ndarray, "t 3"]:
 
 def _refined(
     x: np.ndarray, y: np.ndarray, triangles: Int[np.ndarray, "m 3"], values: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[Triangulation, np.ndarray]:
     """A coarse mesh with its triangles divided, values interpolated linearly.
 
     Between the nodes of a triangle matplotlib blends colours, not values: in small triangles that
@@ -260,7 +266,8 @@ def _refined(
         parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
         corners = np.concatenate([np.stack(part, 1) for part in parts])
     points = corners.reshape(-1, 3)
-    return points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3), points[:, 2]
+    mesh = Triangulation(points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3))
+    return mesh, points[:, 2]
 
 
 def _triangles_of_part(

@@ -54,9 +54,9 @@ def reconstruction(
     axes[0, 0].set_title(f"{len(sensors[1])} sensors")
     shown = draw_field(axes[1, 0], plane, truth, FIELD, -span, span)
     axes[1, 0].set_title("truth")
-    for k, (name, guess) in enumerate(fields.items(), start=1):
-        error = np.abs(guess - truth)
-        draw_field(axes[0, k], plane, guess, FIELD, -span, span)
+    for k, (name, field) in enumerate(fields.items(), start=1):
+        error = np.abs(field - truth)
+        draw_field(axes[0, k], plane, field, FIELD, -span, span)
         wrong = draw_field(axes[1, k], plane, error, ERROR, 0.0, worst)
         axes[0, k].set_title(name)
         axes[1, k].set_title(f"error of {name}: {100 * error.mean() / np.abs(truth).mean():.1f} %")

@@ -36,11 +36,11 @@ def sample_fields(path: Path, title: str) -> Figure:
     sample = load_sample(path)
     nodes = _nodes(path, sample)
     c, name = _channel(sample, "y")
-    truth, guess = sample["y"][:, c], sample["prediction"][:, c]
-    error, scale = np.abs(guess - truth), scale_of(truth[nodes.rows])
+    truth, answer = sample["y"][:, c], sample["prediction"][:, c]
+    error, scale = np.abs(answer - truth), scale_of(truth[nodes.rows])
     panels = [
         Panel(f"truth: {name}", nodes, truth, scale),
-        Panel(f"prediction: {name}", nodes, guess, scale),
+        Panel(f"prediction: {name}", nodes, answer, scale),
         Panel("absolute error", nodes, error, error_scale(error[nodes.rows])),
     ]
     return figure_of([[*_input(sample, nodes), *panels]], _title(title, sample))
@@ -55,15 +55,15 @@ def rollout_frames(path: Path, title: str) -> Figure | None:
     count = sample["y"].shape[1] // channels
     frames = np.unique(np.linspace(0, count - 1, min(FRAMES, count)).round().astype(int))
     last = frames * channels + channels - 1
-    truths, guesses = sample["y"][nodes.rows][:, last], sample["prediction"][nodes.rows][:, last]
-    scale, worst = scale_of(truths), error_scale(np.abs(truths - guesses))
+    truths, answers = sample["y"][nodes.rows][:, last], sample["prediction"][nodes.rows][:, last]
+    scale, worst = scale_of(truths), error_scale(np.abs(truths - answers))
     rows: list[list[Panel]] = [[], [], []]
     for c in last:
         name = sample["names_y"][c]
-        truth, guess = sample["y"][:, c], sample["prediction"][:, c]
+        truth, answer = sample["y"][:, c], sample["prediction"][:, c]
         rows[0].append(Panel(f"truth: {name}", nodes, truth, scale))
-        rows[1].append(Panel(f"prediction: {name}", nodes, guess, scale))
-        rows[2].append(Panel("absolute error", nodes, np.abs(guess - truth), worst))
+        rows[1].append(Panel(f"prediction: {name}", nodes, answer, scale))
+        rows[2].append(Panel("absolute error", nodes, np.abs(answer - truth), worst))
     return figure_of(rows, title)
 
 

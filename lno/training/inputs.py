@@ -24,8 +24,13 @@ def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> D
     return Demand(model.spec, elsewhere, prepared.is_ragged, queries is not None)
 
 
-def require_inputs(data: Fields, task: Task) -> None:
-    """Raise where a model could only answer with a constant."""
+def require_inputs(data: Fields, task: Task, weighted: bool) -> None:
+    """Raise where a model could only answer with a constant, or where weights are missing."""
+    if weighted and data.weights is None and data.query_weights is None:
+        raise ValueError(
+            "Recipe.weighted: the data have no weights of points. Pass Fields(..., weights=...), "
+            "the size that each point stands for"
+        )
     if task.observes_answers:
         return
     if data.spec.in_channels == 0 and columns.is_shared(data.x) and len(data) > 1:

@@ -89,8 +89,6 @@ class Optimizer:
             [self.gradient[starts[p] : starts[p] + p.numel()].view_as(p) for p in own]
             for own in self.parameters
         ]
-        self.segments = [_segments(own, starts) for own in self.parameters]
-        self.padding = self.gradient.new_zeros(ALIGNMENT)
         self.matrices = []  # values, gradients and momenta of all matrices of one shape
         start = self.by_adam.stop
         for same in matrices:
@@ -114,25 +112,24 @@ class Optimizer:
         return torch.tensor(numbers, dtype=self.values.dtype)
 
     def gather(self, k: int, gradients: Sequence[Tensor | None]) -> None:
-        """Copy the gradients of the k-th model into the buffer; a missing one is zero.
-
-        One `torch.cat` for each segment of the buffer: a few kernels, not one for each weight.
-        """
-        for segment in self.segments[k]:
-            parts = []
-            for i in segment.members:
-                parameter, gradient = self.parameters[k][i], gradients[i]
-                parts.append(torch.zeros_like(parameter) if gradient is None else gradient)
-                parts.append(self.padding[: _room(parameter) - parameter.numel()])
-            flat = [part.reshape(-1) for part in parts if part.numel()]
-            torch.cat(flat, out=self.gradient[segment.part])
+        """Copy the gradients of the k-th model into the buffer; a missing one is zero."""
+        targets, sources = [], []
+        for target, source in zip(self.gradients[k], gradients, strict=True):
+            if source is None:
+                target.zero_()
+            else:
+                targets.append(target)
+                sources.append(source)
+        if targets:
+            # One kernel for many weights; torch.cat into the buffer took longer on a GPU, and no
+            # public function does this.
+            torch._foreach_copy_(targets, sources)
 
     def clip(self, limit: float) -> None:
         """Scale the gradient of each model down to the norm `limit`, where it is larger."""
-        for own, segments in zip(self.gradients, self.segments, strict=True):
+        for own in self.gradients:
             factor = (limit / (get_total_norm(own) + 1e-6)).clamp(max=1.0)
-            for segment in segments:
-                self.gradient[segment.part].mul_(factor)
+            torch._foreach_mul_(own, factor)
 
     @torch.no_grad()
     def update(self, numbers: Tensor) -> None:
@@ -178,27 +175,6 @@ class Optimizer:
             else:
                 undecayed.append(p)
         return decayed, undecayed, list(matrices.values())
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Parameters of one model that are neighbours in the buffer, and the part that they fill."""
-
-    members: list[int]  # their numbers among the model's parameters
-    part: slice
-
-
-def _segments(parameters: Sequence[nn.Parameter], starts: dict[nn.Parameter, int]) -> list[Segment]:
-    segments: list[Segment] = []
-    for i in sorted(range(len(parameters)), key=lambda i: starts[parameters[i]]):
-        start = starts[parameters[i]]
-        stop = start + _room(parameters[i])
-        if segments and segments[-1].part.stop == start:
-            last = segments.pop()
-            segments.append(Segment([*last.members, i], slice(last.part.start, stop)))
-        else:
-            segments.append(Segment([i], slice(start, stop)))
-    return segments
 
 
 def _room(parameter: Tensor) -> int:

@@ -15,7 +15,6 @@ from torch.func import functional_call
 
 from lno.data import Batch
 from lno.metrics import METRICS
-from lno.models import streamed
 from lno.models.model import Model, apply_model
 from lno.training.precision import autocast, matmul_precision
 from lno.training.schedules import SCHEDULES
@@ -85,7 +84,6 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
-    streamed.stay_uncompiled()
     try:
         # In torch 2.11 this option gives wrong shapes where samples share many points.
         options: dict[str, Any] = {"triton.mix_order_reduction": False}

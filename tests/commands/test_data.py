@@ -105,8 +105,8 @@ def test_pictures_of_lines_clouds_meshes_and_the_last_time() -> None:
     )
     assert channels(deformed) == ["a", "b", "y0"]
     times = np.stack(np.meshgrid(range(3), range(2), range(4), indexing="ij"), -1).reshape(-1, 3)
-    film = Fields(times, y=random.normal(size=(1, 24, 1)), grid=(3, 2, 4))
-    assert channels(film) == ["y0"]
+    block = Fields(times, y=random.normal(size=(1, 24, 1)), grid=(3, 2, 4))
+    assert channels(block) == ["y0"]
     assert channels(Fields(times, y=random.normal(size=(1, 24, 1)))) == ["y0"]
     with pytest.raises(ValueError, match="expected 1 to 3 coordinates"):
         sample_gallery(Fields(random.uniform(size=(5, 4)), y=np.zeros((1, 5, 1))))

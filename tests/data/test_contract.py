@@ -199,6 +199,20 @@ def test_a_cloud_on_grid_points_and_the_grid_agree():
         assert torch.allclose(a.y[0, order[0]], b.y[0, order[1]], atol=1e-5), g.name
 
 
+def test_weights_move_with_the_points_of_a_grid():
+    side = np.linspace(0, 1, 3)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    u, weights = RANDOM.random((1, 9, 1)), RANDOM.random(9)
+    data = Fields(x, u, y=weights[None, :, None], weights=weights, grid=(3, 3))
+    scale = Normalizers.fit(data)
+    for g in square():
+        augment = RandomSymmetry([g], data, scale)
+        image = augment.draw(scale.encode(data.batch([0])), torch.Generator())
+        sizes = scale.decode(image.y)[..., 0]
+        assert torch.allclose(image.weights.to(sizes), sizes, atol=1e-5), g.name
+        assert torch.allclose(image.query_weights.to(sizes), sizes, atol=1e-5), g.name
+
+
 def test_signs_compose():
     flip = Symmetry("flip", ((-1, 0), (0, 1)), (1, 0), channel_signs={"u": (-1, 1)})
     assert (flip @ flip).channel_signs == {"u": (1, 1)}

@@ -251,8 +251,6 @@ def test_the_report_shows_runs_side_by_side(
     # Four figures of all runs, and of each run two samples and their frames.
     assert text.count("<img") == 4 + 3 * 2 * 2
     assert "http" not in text.replace("http-equiv", "")
-    lno(capsys, "report", three / "lno", "--out", page)
-    assert page.read_text().count("<img") == 4 + 2 * 2
 
 
 def test_a_report_needs_runs(three: Path, capsys: pytest.CaptureFixture[str]) -> None:

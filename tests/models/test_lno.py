@@ -8,7 +8,6 @@ import torch
 from by_hand import Layers, each_sample
 from scipy.special import softmax
 from small_models import (
-    CLOUD,
     LNO_TIED,
     LNO_UNTIED,
     build,
@@ -21,7 +20,6 @@ from small_models import (
 from lno import Spec
 from lno.experiments.presets import PAPER_CONFIGS
 from lno.models import LNO, LatentBlock, LNOConfig, SelfAttention
-from lno.models.reference import rename_blocks
 from lno.models.streamed import SoftmaxSums, slices
 
 REFERENCE = Path(__file__).parents[1] / "fixtures" / "lno_forward_reference.npz"
@@ -261,15 +259,6 @@ def test_any_attention_can_be_part_of_a_block() -> None:
     read = z + block.norm_attention(z).mean(1, keepdim=True)
     inner = torch.nn.functional.gelu(block.up(block.norm_mlp(read)))
     assert torch.equal(block(z), read + block.down(inner))
-
-
-def test_names_of_format_1_become_todays() -> None:
-    state = build(LNO_TIED).state_dict()
-    old = {name.replace(".attention.", "."): value for name, value in state.items()}
-    assert old.keys() != state.keys()
-    assert rename_blocks(old).keys() == state.keys() == rename_blocks(state).keys()
-    other = build(CLOUD).state_dict()
-    assert rename_blocks(other).keys() == other.keys()
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -57,7 +57,7 @@ THREE = np.array([[0.4, 0.2, 0.05, 0.03], [0.5, 0.1, 0.04, 0.02], [0.3, 0.3, 0.0
 
 @pytest.fixture
 def three():
-    """Three seeds of one set-up, trained together as members, not in order."""
+    """Three seeds of one setup, trained together as members, not in order."""
     return [a_run(seed=s, members=3, curve=curve(THREE[s].tolist())) for s in (1, 0, 2)]
 
 

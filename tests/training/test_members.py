@@ -13,7 +13,6 @@ from lno import Completion, Fields, Operator, RandomRatio, Recipe, Spec, Steady
 from lno.data import Batch
 from lno.data.symmetry import square
 from lno.models import LNO, LNOConfig
-from lno.models import lno as definition
 from lno.training import step as steps
 from lno.training.loop import next_batches
 from lno.training.samples import Samples
@@ -41,7 +40,6 @@ CASES = {
     "ragged completion": ("ragged", Recipe(), Completion(RandomRatio(0.2, 0.8)), ()),
     "symmetries": ("grid", Recipe(gradient=0.1, physical=True), Steady(), square()),
     "completion": ("grid", Recipe(optimizer="adam"), Completion(RandomRatio(0.2, 0.8)), ()),
-    "streamed": ("grid", Recipe(), Steady(), ()),
 }
 
 
@@ -49,8 +47,6 @@ CASES = {
 def test_each_member_is_the_model_of_its_seed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty steps in double precision, to 1e-8."""
     kind, recipe, task, symmetries = CASES[case]
-    if case == "streamed":
-        monkeypatch.setattr(definition, "WRITTEN_OUT", 0)
     data = task.prepare(fields(kind))
     scale = task.normalizers(data)
     spec = Spec(scale.x.features, 1, 1)
