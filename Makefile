@@ -30,7 +30,7 @@ lint: install
 	$(BIN)/lint-imports
 
 test: lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist worksteal
 
 format: install
 	$(BIN)/ruff check --fix .

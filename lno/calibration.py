@@ -112,7 +112,7 @@ class Scores:
     sensors: int
     inside: Float[np.ndarray, "s p"]
     outside: Float[np.ndarray, "s r"]
-    residual: Float[np.ndarray, " s"]
+    residual: Float[np.ndarray, " k"]  # k: fields, times patterns where several are merged
 
 
 def calibrate(scores: Sequence[Scores], level: float = 0.9) -> Calibration:

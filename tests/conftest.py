@@ -13,11 +13,22 @@ import signal
 # Processes that tests start and interrupt inherit this; in the background, shells ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
 import torch
 
+# Every call of lno is checked against the shapes in its signature, in this process and in every
+# worker of pytest-xdist. Without beartype, as on machines that only run tests, nothing is.
+if find_spec("beartype"):
+    import shape_checks
+
+    shape_checks.install()
+
 from lno import Fields
+
+collect_ignore = ["shape_checks.py"]  # no tests inside, and it needs beartype
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
