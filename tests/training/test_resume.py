@@ -57,7 +57,7 @@ def test_pausing_between_two_points_of_the_curve_does_not_move_it(tmp_path: Path
     for k in range(5):
         fit(lines(), folder=tmp_path, pause_after=1e-9, resume=k > 0, **keys)
     (tmp_path / "metrics.jsonl").write_text('{"step": 3, "sec')  # as a killed process leaves it
-    (tmp_path / ".checkpoint-000000004.safetensors.1.tmp").touch()
+    (tmp_path / f".checkpoint-000000004.safetensors.{2**30}.tmp").touch()  # of no process
     last = fit(lines(), folder=tmp_path, resume=True, **keys)
     assert curve(last) == expected
     rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
