@@ -55,7 +55,12 @@ TRAINED: dict[str, Any] = {
     "epochs": float,
     "curve": list[dict[str, Any]],
 }
-OPTIONAL: dict[str, Any] = {"commit": str, "run": dict[str, Any], "runs": list[str], "init": dict[str, Any]}
+OPTIONAL: dict[str, Any] = {
+    "commit": str,
+    "run": dict[str, Any],
+    "runs": list[str],
+    "init": dict[str, Any],
+}
 RUN: dict[str, Any] = {
     "problem": str,
     "protocol": str,

@@ -244,7 +244,9 @@ def _require_room(file: h5py.File) -> None:
     for name, dataset in found.items():
         for length in dataset.shape or ():
             if length > limits.HDF5_EMPTY_ROWS and length not in known:
-                raise ValueError(f"{name}: claims {length:,} rows, but no values of them are stored")
+                raise ValueError(
+                    f"{name}: claims {length:,} rows, but no values of them are stored"
+                )
 
 
 def _holds(file: h5py.File, name: str) -> bool:
