@@ -127,7 +127,8 @@ def _in_words(expected: Any, several: bool = False) -> str:
     if origin in (Union, types.UnionType):
         return " or ".join(_in_words(one, several) for one in inner)
     if expected in _SCALARS:
-        return _SCALARS[expected][2 if several else 1]
+        _, one, many = _SCALARS[expected]
+        return many if several else one
     if origin in (tuple, list):
         return f"{'lists' if several else 'a list'} of {_in_words(inner[0], True)}"
     if origin is dict:

@@ -315,9 +315,8 @@ def read_sealed(path: str | Path, kind: str) -> Sealed:
     header = data[8 : 8 + size]
     try:
         content = parse_json(header.decode())
-        metadata = content.get("__metadata__", {}) if isinstance(content, dict) else None
-        texts = isinstance(metadata, dict) and all(isinstance(v, str) for v in metadata.values())
-        if not texts:
+        metadata = content.get("__metadata__", {}) if isinstance(content, dict) else []
+        if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
             raise ValueError("expected metadata that are text")
     except ValueError as error:
         raise ValueError(f"{path} is damaged or not {kind}: {error}") from error
@@ -374,7 +373,7 @@ def owning(path: str | Path) -> Iterator[None]:
         if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS):
             raise OSError(f"cannot write {lock}: {error.strerror or error}") from error
         warnings.warn(
-            f"{path} cannot be locked on this file system: make sure that nothing else writes there",
+            f"{path} cannot be locked on this file system: make sure that nobody else writes it",
             stacklevel=3,
         )
     _OWNED.add(key)

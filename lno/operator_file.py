@@ -176,7 +176,7 @@ def _content(metadata: dict[str, str]) -> Content:
             raise ValueError(f"expected an object, got {str(found)[:40]}")
     except ValueError as error:
         raise ValueError(f"damaged or not {KIND}: {error}") from error
-    version = found.get("version")
+    version: Any = found.get("version")
     require_count("format version", version, 10**6)
     if version > VERSION:
         raise ValueError(

@@ -111,7 +111,7 @@ def test_weights_that_are_not_finite_are_refused_by_name(
     operator = Operator.load(saved, "cpu")
     weight = next(operator.model.parameters())
     weight.data.view(-1)[0] = value
-    with pytest.raises(ValueError, match="1 of .* values are not finite"):
+    with pytest.raises(ValueError, match=r"1 of .* values are not finite"):
         operator.save(tmp_path / "b.safetensors")
     weight.data.fill_(3e38)  # finite, though their sum is not
     operator.save(tmp_path / "b.safetensors")
