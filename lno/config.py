@@ -1,13 +1,18 @@
-"""Frozen dataclasses to plain dictionaries and back, strictly: an unknown key is an error."""
+"""Frozen dataclasses to plain dictionaries and back, strictly.
+
+An unknown key, a missing one, and a value of the wrong type are errors.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import functools
 import json
 import numbers
+import types
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -18,7 +23,7 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Build a dataclass from a dictionary; unknown and missing keys are errors that name them.
+    """Build a dataclass from a dictionary; what does not fit is an error that names the key.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Size:
@@ -48,12 +53,98 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     if missing:
         raise ValueError(f"{cls.__name__} needs the key {missing[0]!r}, which is missing")
     # JSON has no tuples: a list becomes one where the dataclass says so.
-    return cls(
-        **{
-            key: tuple(v) if isinstance(v, list) and "tuple" in str(fields[key].type) else v
-            for key, v in values.items()
-        }
-    )
+    converted = {
+        key: tuple(v) if isinstance(v, list) and "tuple" in str(fields[key].type) else v
+        for key, v in values.items()
+    }
+    try:
+        built = cls(**converted)  # first: what it says of wrong values says more
+    except (TypeError, AttributeError, KeyError, OverflowError):
+        _require_types(cls, converted)
+        raise
+    _require_types(cls, converted)
+    return built
+
+
+def _require_types(cls: type, values: Mapping[str, Any]) -> None:
+    hints = _type_hints(cls)
+    for key, value in values.items():
+        require_type(f"{cls.__name__}.{key}", value, hints.get(key, Any))
+
+
+@functools.cache
+def _type_hints(cls: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name that exists for type checkers alone
+        return {}
+
+
+def require_type(name: str, value: Any, expected: Any) -> None:
+    """Raise unless a value has the type of an annotation.
+
+    >>> require_type("sizes", {"a": [1, 2]}, dict[str, list[int]])
+    >>> require_type("sizes", {"a": [1, "2"]}, dict[str, list[int]])
+    Traceback (most recent call last):
+    ...
+    ValueError: sizes: expected a mapping of texts to lists of whole numbers, got {'a': [1, '2']}
+    """
+    if not _has_type(value, expected):
+        shown = repr(value)
+        shown = shown if len(shown) <= 80 else f"{shown[:80]}..."
+        raise ValueError(f"{name}: expected {_in_words(expected)}, got {shown}")
+
+
+def _has_type(value: Any, expected: Any) -> bool:
+    origin, inner = get_origin(expected), get_args(expected)
+    if expected is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(_has_type(value, one) for one in inner)
+    if expected in _SCALARS:
+        kind, _, _ = _SCALARS[expected]
+        return isinstance(value, kind) and (expected is bool or not isinstance(value, bool))
+    if origin is tuple:
+        one_type = len(inner) == 2 and inner[1] is ...
+        types_ = (inner[0],) * len(value) if one_type and isinstance(value, tuple) else inner
+        return (
+            isinstance(value, tuple)
+            and len(value) == len(types_)
+            and all(map(_has_type, value, types_))
+        )
+    if origin is list:
+        return isinstance(value, list) and all(_has_type(v, inner[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, Mapping) and all(
+            _has_type(k, inner[0]) and _has_type(v, inner[1]) for k, v in value.items()
+        )
+    # An object, which its class has checked: nothing that JSON can hold.
+    return not isinstance(value, bool | int | float | str | list | dict | None)
+
+
+def _in_words(expected: Any, several: bool = False) -> str:
+    origin, inner = get_origin(expected), get_args(expected)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_in_words(one, several) for one in inner)
+    if expected in _SCALARS:
+        _, one, many = _SCALARS[expected]
+        return many if several else one
+    if origin in (tuple, list):
+        return f"{'lists' if several else 'a list'} of {_in_words(inner[0], True)}"
+    if origin is dict:
+        of = f" of {_in_words(inner[0], True)} to {_in_words(inner[1], True)}"
+        return f"{'mappings' if several else 'a mapping'}{of}"
+    return "anything" if expected is Any else str(getattr(expected, "__name__", expected))
+
+
+# The types that JSON has, and their names, of one and of several.
+_SCALARS: dict[Any, tuple[type, str, str]] = {
+    int: (numbers.Integral, "a whole number", "whole numbers"),
+    float: (numbers.Real, "a number", "numbers"),
+    bool: (bool, "true or false", "true or false"),
+    str: (str, "a text", "texts"),
+    type(None): (type(None), "null", "null"),
+}
 
 
 def to_tagged(value: Any, table: Mapping[str, type]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lno.config import from_dict, to_dict
+from lno.config import from_dict, require_type, to_dict
 from lno.files import read_json, write_json
 
 
@@ -69,9 +69,15 @@ class Run:
 
     @staticmethod
     def load(path: str | Path) -> Run:
-        """Read a file of `save`."""
+        """Read a file of `save`; whatever is wrong with it is a ValueError that names it."""
+        content = read_json(path, "a run of the ledger")
         try:
-            return from_dict(Run, read_json(path))
+            run = from_dict(Run, content)
+            for row in run.curve:
+                for key in ("step", "seconds", "loss"):
+                    require_type(f"curve: {key}", row.get(key), float)
+                require_type("curve: error", row.get("error"), float | None)
+            return run
         except ValueError as error:
             raise ValueError(f"{path} is not a run of the ledger: {error}") from error
 

@@ -118,6 +118,43 @@ def test_files_that_are_no_runs(tmp_path, content, word):
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "word"),
+    [
+        ("problem", 3, r"Run\.problem: expected a text, got 3"),
+        ("seed", "3", r"Run\.seed: expected a whole number, got '3'"),
+        ("seed", True, r"Run\.seed: expected a whole number"),
+        ("epochs", None, r"Run\.epochs: expected a number, got None"),
+        ("task", [], r"Run\.task: expected a mapping"),
+        ("config", "text", r"Run\.config: expected a mapping"),
+        ("metrics", {"test": 0.1}, r"Run\.metrics: expected a mapping of texts to mappings"),
+        ("metrics", {"test": {"relative_l2": "low"}}, r"Run\.metrics"),
+        ("curve", [1, 2], r"Run\.curve: expected a list of mappings"),
+        ("curve", {"step": 1}, r"Run\.curve"),
+        ("curve", [{"step": 1, "loss": 0.1}], "curve: seconds: expected a number, got None"),
+        ("curve", [{"step": 1, "loss": 0, "seconds": 1, "error": "x"}], "curve: error"),
+        ("samples", {"test": [0.1, "b"]}, r"Run\.samples"),
+        ("frames", 0.1, r"Run\.frames: expected a list of numbers"),
+        ("peak_memory_gb", "much", r"Run\.peak_memory_gb: expected a number or null"),
+    ],
+)
+def test_values_of_the_wrong_type(tmp_path, key, value, word):
+    path = a_run().save(tmp_path, "a")
+    path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
+    with pytest.raises(ValueError, match=word) as caught:
+        Run.load(path)
+    assert f"{path} is not a run of the ledger" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000, "1e999", "-Infinity"])
+def test_numbers_and_nesting_beyond_limits(tmp_path, value):
+    path = a_run().save(tmp_path, "a")
+    path.write_text(path.read_text().replace('"seed": 3', f'"seed": {value}'))
+    with pytest.raises(ValueError, match="not a run of the ledger") as caught:
+        Run.load(path)
+    assert str(path) in str(caught.value) and len(str(caught.value)) < 500
+
+
 def test_binary_and_missing_files(tmp_path):
     path = tmp_path / "a.json"
     path.write_bytes(b"\xff\xfe\x00")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lno import limits
+from lno.config import require_count, require_type
 from lno.data import columns
 from lno.data.fields import Fields
 
@@ -32,6 +35,25 @@ class Labels:
     grid: tuple[int, ...] | None
     space: int
 
+    def __post_init__(self) -> None:
+        for key, labels in (("names", self.names), ("units", self.units)):
+            require_type(f"labels.{key}", labels, dict[str, list[str]])
+            if not {"x", "u", "y"} <= set(labels) <= {"x", "u", "y", "parameters"}:
+                raise ValueError(f"labels.{key}: expected x, u and y, got {', '.join(labels)}")
+        for key, names in self.names.items():
+            if len(self.units.get(key, [])) != len(names):
+                raise ValueError(f"labels.units: expected {len(names)} of {key}")
+        require_type("labels.frame", self.frame, str)
+        d = len(self.names["x"])
+        for key, side in (("low", self.low), ("high", self.high)):
+            require_type(f"labels.{key}", side, tuple[float, ...])
+            if len(side) != d or not all(math.isfinite(end) for end in side):
+                raise ValueError(f"labels.{key}: expected {d} finite numbers, got {side}")
+        if not all(low <= high for low, high in zip(self.low, self.high, strict=True)):
+            raise ValueError(f"labels: expected low <= high, got {self.low} and {self.high}")
+        require_grid("labels.grid", self.grid)
+        require_count("labels.space", self.space, d)
+
     @classmethod
     def of(cls, prepared: Fields, observes_answers: bool = False) -> Labels:
         """The labels of training data, whose observations may be drawn from their answers."""
@@ -44,7 +66,10 @@ class Labels:
             for labels in (prepared.names, prepared.units)
         )
         box = (tuple(low.tolist()), tuple(high.tolist()))
-        return cls(names, units, prepared.frame, *box, prepared.grid, prepared.space)
+        grid = prepared.grid
+        if grid is not None and math.prod(grid) > limits.GRID_POINTS:
+            grid = None  # a label that no file may have
+        return cls(names, units, prepared.frame, *box, grid, prepared.space)
 
     def axes(self, shape: Sequence[int], period: Sequence[float | None]) -> tuple[np.ndarray, ...]:
         """The coordinates of a regular grid of this shape over the box.
@@ -102,3 +127,14 @@ class Labels:
                     f"operator was trained in ({box}): expect larger errors there",
                     stacklevel=3,
                 )
+
+
+def require_grid(name: str, grid: object) -> None:
+    """Raise unless a grid is None or the shape of one that fits into memory."""
+    require_type(name, grid, tuple[int, ...] | None)
+    if isinstance(grid, tuple) and not (
+        0 < len(grid) <= 16 and min(grid) > 0 and math.prod(grid) <= limits.GRID_POINTS
+    ):
+        raise ValueError(
+            f"{name}: expected positive sizes of at most {limits.GRID_POINTS:,} points, got {grid}"
+        )

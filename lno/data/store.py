@@ -6,12 +6,23 @@ and `grid_index` that the data have: shape (s, n, c), (n, c) for what all sample
 Attributes: format, version, samples, digest, and as JSON meaning (grid, period, names, units,
 geometry, space, frame) and provenance. Chunks hold whole samples, are compressed, and carry a
 checksum.
+
+A file that is read may be damaged or hostile. Before anything of their size is allocated, declared
+shapes are checked against what is stored: every chunk must be there, in a filter that HDF5 itself
+has, and all values together may take `lno.limits.HDF5_RATIO` times the size of the file. With
+`lazy` too. Links to other files are not followed.
+
+What this does not protect from: the HDF5 library parses the file's own structures (superblock,
+object headers, B-trees, heaps) in native code. A few changed bytes in them can make it run for ever
+or crash, before or while this module looks. Files that may be hostile should be opened in a process
+with a time limit.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +31,10 @@ from typing import Any
 import h5py
 import numpy as np
 
+from lno import limits
 from lno.data.columns import Column, Ragged, Rows
 from lno.data.fields import COLUMNS, INDEX_COLUMNS, Fields
-from lno.files import replacing, require_signature
+from lno.files import parse_json, replacing, require_signature
 
 FORMAT, VERSION = "lno.fields", 2
 MEANING = ("grid", "period", "names", "units", "geometry", "space", "frame")
@@ -32,6 +44,7 @@ CONVERT = """with h5py.File(PATH, "r+") as f:
     meaning = {k: json.loads(old[k]) for k in ("grid", "period", "names", "units")}
     meaning |= {"geometry": None, "space": f["x"].shape[-1], "frame": old["frame"]}
     old.update(version=2, digest=old["hash"], meaning=json.dumps(meaning))"""
+FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
 CHUNK_VALUES = 1 << 17  # half a MiB of float32: small enough to read one sample, large to compress
 
 
@@ -66,6 +79,8 @@ def load(path: str | Path, *, lazy: bool = False) -> Fields:
     except Exception as error:
         if file is not None:  # HDF5 would go on answering from it after the file is repaired
             file.close()
+        if isinstance(error, MemoryError):
+            raise
         if isinstance(error, ValueError):
             raise ValueError(f"{path}: {error}") from error
         raise ValueError(f"{path} is damaged or not {kind}: {error}") from error
@@ -75,20 +90,20 @@ def load(path: str | Path, *, lazy: bool = False) -> Fields:
 
 
 class _Guarded(io.FileIO):
-    """A file object that hides its first write error from HDF5.
+    """A file object that hides its first error, or Ctrl-C, from HDF5.
 
     HDF5 cannot give up a file that it failed to write: it tries again when the process ends, and
     crashes it. So every write appears to succeed, and the error is raised once HDF5 has closed.
     """
 
-    failure: OSError | None = None
+    failure: BaseException | None = None
 
     def write(self, data: Any) -> int:
         """Write, or remember the error."""
         try:
             if self.failure is None:
                 return super().write(data) or 0
-        except OSError as error:
+        except (OSError, KeyboardInterrupt) as error:
             self.failure = error
         return len(data)
 
@@ -97,7 +112,7 @@ class _Guarded(io.FileIO):
         try:
             if self.failure is None:
                 return super().truncate(size)
-        except OSError as error:
+        except (OSError, KeyboardInterrupt) as error:
             self.failure = error
         return size or 0
 
@@ -154,7 +169,9 @@ def _read(file: h5py.File, lazy: bool) -> Fields:
             f"written in format version {version} by an older lno; this one reads version "
             f"{VERSION}. Make or read the data again, or convert the file with h5py:\n{CONVERT}"
         )
-    meaning = json.loads(attributes["meaning"])
+    meaning = parse_json(attributes["meaning"], finite=False)
+    provenance = parse_json(attributes["provenance"], finite=False)
+    _require_room(file)
     if not isinstance(meaning, dict) or set(meaning) != set(MEANING):
         raise ValueError(f"meaning: expected {', '.join(MEANING)}, got {str(meaning)[:100]}")
     found: dict[str, Any] = {name: _column(file, name, lazy, "f") for name in COLUMNS}
@@ -163,7 +180,7 @@ def _read(file: h5py.File, lazy: bool) -> Fields:
         raise ValueError("expected the datasets x and u")
     parameters = _dataset(file, "parameters", "f")
     found["parameters"] = None if parameters is None else parameters[...]
-    fields = Fields(**found, **meaning, provenance=json.loads(attributes["provenance"]))
+    fields = Fields(**found, **meaning, provenance=provenance)
     stored = str(attributes["digest"])
     if lazy:
         fields._digest = stored
@@ -201,7 +218,62 @@ def _dataset(file: h5py.File, name: str, kind: str) -> h5py.Dataset | None:
         raise ValueError(f"{name}: expected a plain dataset inside the file")
     if dataset.dtype.kind != kind:
         raise ValueError(f"{name}: expected numbers of kind {kind!r}, got {dataset.dtype}")
-    # Compression saves a factor of 1030 at most: a small file that claims more would fill memory.
-    if dataset.nbytes > 1100 * max(dataset.id.get_storage_size(), 64):
-        raise ValueError(f"{name}: claims {dataset.nbytes:,} bytes, which the file cannot hold")
     return dataset
+
+
+def _require_room(file: h5py.File) -> None:
+    """Raise unless all datasets are stored as a whole, and their values fit into memory."""
+    names = [*COLUMNS, *INDEX_COLUMNS, "parameters"]
+    names += [f"{name}_offsets" for name in names]
+    found = {name: file[name] for name in names if _holds(file, name)}
+    stored = file.id.get_filesize()
+    room = max(limits.HDF5_RATIO * stored, limits.HDF5_SMALL_BYTES)
+    known: set[int] = set()  # lengths of axes that stored values have
+    total = 0
+    for name, dataset in found.items():
+        shape = dataset.shape or ()
+        size = math.prod(shape) * dataset.dtype.itemsize
+        total += size
+        if total > room:
+            raise ValueError(
+                f"{name}: claims {size:,} bytes, which a file of {stored:,} bytes cannot hold"
+            )
+        if size > 0:
+            _require_stored(name, dataset, size, stored)
+            known |= set(shape)
+    for name, dataset in found.items():
+        for length in dataset.shape or ():
+            if length > limits.HDF5_EMPTY_ROWS and length not in known:
+                raise ValueError(
+                    f"{name}: claims {length:,} rows, but no values of them are stored"
+                )
+
+
+def _holds(file: h5py.File, name: str) -> bool:
+    """Whether the file itself holds a dataset of this name."""
+    link = file.get(name, getlink=True)
+    return isinstance(link, h5py.HardLink) and isinstance(file[name], h5py.Dataset)
+
+
+def _require_stored(name: str, dataset: h5py.Dataset, size: int, stored: int) -> None:
+    """Raise unless every value of a dataset is in the file."""
+    if dataset.is_virtual or dataset.external:
+        return  # refused by `_dataset`
+    held = dataset.id.get_storage_size()
+    if held > stored:
+        raise ValueError(f"{name}: claims {held:,} bytes of a file of {stored:,} bytes")
+    if dataset.chunks is None:
+        if held < size:
+            raise ValueError(f"{name}: {size:,} bytes are claimed and {held:,} are stored")
+        return
+    plist = dataset.id.get_create_plist()
+    filters = {plist.get_filter(k)[0] for k in range(plist.get_nfilters())}
+    if not filters <= FILTERS:
+        raise ValueError(f"{name}: compressed in a way that lno does not write (filters {filters})")
+    pairs = list(zip(dataset.shape, dataset.chunks, strict=True))
+    if any(chunk > length for length, chunk in pairs):
+        raise ValueError(f"{name}: chunks {dataset.chunks} are larger than {dataset.shape}")
+    chunks = math.prod(-(-length // chunk) for length, chunk in pairs)
+    # Every chunk takes some bytes; so a number that the file cannot hold need not be counted.
+    if chunks > stored or dataset.id.get_num_chunks() != chunks:
+        raise ValueError(f"{name}: expected {chunks:,} stored chunks, some are missing")

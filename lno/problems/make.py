@@ -7,12 +7,15 @@ be made in parts, continued after an interruption, and extended, and it stays th
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
-import shutil
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ import torch
 
 from lno.config import require_count, to_dict
 from lno.data import Fields
+from lno.files import owning, remove
 from lno.problems.problem import Problem
 
 SAVE_SECONDS = 20.0  # about this much work is lost at most when a run is killed
@@ -69,37 +73,63 @@ def make_file(
 
     The file appears when it is complete. Finished parts are kept in a hidden folder beside it. The
     name of the folder has the hash of everything that the samples depend on, so a run with other
-    settings never continues it.
+    settings never continues it. Ctrl-C and SIGTERM save the samples that are solved and raise
+    KeyboardInterrupt; a second one stops that too. While one process makes a file, another is
+    refused with a `BlockingIOError`.
     """
     out = Path(out)
     folder = out.with_name(f".{out.name}.{identity(problem, seed, device)}.parts")
-    kept = _finished(folder)
-    done, saved = sum(map(len, kept)), time.monotonic()
-    fresh: list[Fields] = []
-    progress(min(done, samples))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with owning(out), sigterm_as_interrupt():
+        kept = _finished(folder)
+        first, saved = sum(map(len, kept)), time.monotonic()
+        fresh: list[tuple[int, Fields]] = []  # parts that are not saved yet, and where they begin
+        progress(min(first, samples))
 
-    def flush() -> None:
-        nonlocal fresh, saved
-        if fresh:
-            part = Fields.concatenate(fresh)
-            part.save(folder / f"{done - len(part):09d}.h5")
-            kept.append(part)
-        fresh, saved = [], time.monotonic()
+        def flush() -> None:
+            # An interruption may come between any two of these lines: a part that is saved twice is
+            # the same file.
+            nonlocal fresh, saved
+            if fresh:
+                start, part = fresh[0][0], Fields.concatenate([part for _, part in fresh])
+                part.save(folder / f"{start:09d}.h5")
+                kept.append(part)
+            fresh, saved = [], time.monotonic()
 
-    try:
-        for part in _parts(problem, done, samples, seed, device):
-            fresh.append(part)
-            done += len(part)
-            progress(done)
-            if time.monotonic() - saved > SAVE_SECONDS:
-                flush()
-    except KeyboardInterrupt:
-        flush()
-        raise
-    whole = Fields.concatenate([*kept, *fresh]).subset(np.arange(samples))
-    whole.save(out)
-    shutil.rmtree(folder, ignore_errors=True)
+        try:
+            for part in _parts(problem, first, samples, seed, device):
+                start = fresh[-1][0] + len(fresh[-1][1]) if fresh else sum(map(len, kept))
+                fresh.append((start, part))
+                progress(start + len(part))
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    flush()
+        except KeyboardInterrupt:
+            flush()
+            raise
+        parts = [*kept, *(part for _, part in fresh)]
+        whole = Fields.concatenate(parts).subset(np.arange(samples))
+        whole.save(out)
+        for left in out.parent.glob(f".{glob.escape(out.name)}.*.parts"):  # of other settings too
+            remove(left)
     return whole
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """While inside, SIGTERM raises KeyboardInterrupt, as Ctrl-C does; in the main thread only."""
+    old = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or old is not signal.SIG_DFL:
+        yield  # somebody else decides what SIGTERM means
+        return
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
 
 
 def identity(problem: Problem, seed: int, device: str) -> str:

@@ -18,7 +18,7 @@ from torch import nn
 
 from lno import tasks
 from lno.config import to_dict
-from lno.files import require_folder, write_text
+from lno.files import owning, remove, remove_leftovers, require_folder, write_text
 from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
 from lno.training.loop import Progress, curve_rows, train
 from lno.training.progress import progress
@@ -63,6 +63,8 @@ def run(
                 raise ValueError(f"{what} needs the folder of the run: pass folder=...")
         else:
             folder = require_folder(folder)
+            if training.processes.is_main:
+                stack.enter_context(owning(folder))
             identity = identify(training, kind, digest)
             open_folder(folder, training, identity, resume)
             interrupted = stack.enter_context(stop_signals())
@@ -90,9 +92,10 @@ def run(
 
 def open_folder(folder: Path, training: Training, identity: dict[str, Any], resume: bool) -> None:
     """Resume the run in a folder, or make sure that the folder holds none."""
-    if training.processes.is_main:
-        for partial in folder.glob(".checkpoint-*.tmp"):  # left by a process that was killed
-            partial.unlink(missing_ok=True)
+    if training.processes.is_main:  # which owns the folder
+        remove_leftovers(folder, lambda name: name.startswith("."))
+        for path in folder.glob(".tmp??????"):  # of safetensors
+            remove(path)
     existing = sorted(folder.glob("checkpoint-*.safetensors"))
     if resume:
         if training.resume(folder, identity) is None:
@@ -110,11 +113,17 @@ def save(
     """Write a checkpoint, and at a new point of the learning curve the curve as well."""
     if not training.processes.is_main:
         return
-    if training.curve and training.curve[-1].step == training.step:
-        rows = (json.dumps(row) for row in curve_rows(training.curve))
-        write_text(folder / "metrics.jsonl", "".join(f"{row}\n" for row in rows))
-        show_point(training.curve[-1])
-    training.save(folder, identity)
+    try:
+        if training.curve and training.curve[-1].step == training.step:
+            rows = (json.dumps(row) for row in curve_rows(training.curve))
+            write_text(folder / "metrics.jsonl", "".join(f"{row}\n" for row in rows))
+            show_point(training.curve[-1])
+        training.save(folder, identity)
+    except OSError as error:
+        raise OSError(
+            f"training stopped at step {training.step} of {training.total_steps}: {error} The "
+            "checkpoints before it are intact: make room and resume the run."
+        ) from error
 
 
 def identify(training: Training, kind: str, digest: str) -> dict[str, Any]:
@@ -152,20 +161,27 @@ def status(now: Progress, training: Training) -> str:
 def stop_signals() -> Iterator[Callable[[], bool]]:
     """Catch Ctrl-C and SIGTERM while inside; the yielded function says whether one came.
 
-    Only the main thread receives signals; in other threads nothing changes.
+    A second one raises KeyboardInterrupt at once. Only the main thread receives signals; in other
+    threads nothing changes.
     """
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield _never
         return
-    old = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+
+    def receive(number: int, frame: object) -> None:
+        received.append(number)
+        if len(received) == 2:  # not again while the files of the run are closed
+            raise KeyboardInterrupt
+
+    old = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for number in old:
-            signal.signal(number, lambda number, frame: received.append(number))
+            signal.signal(number, receive)
         yield lambda: bool(received)
     finally:
         for number, handler in old.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @contextmanager

@@ -1,13 +1,16 @@
 """Everything that a training run needs and changes, in one dataclass, and its checkpoints.
 
 A checkpoint is one safetensors file: weights, their moving average, optimiser state and generators
-as tensors; step counters, learning curve and identity as JSON in its metadata. A run resumed from
-it continues bit-for-bit on the same hardware.
+as tensors; step counters, learning curve and identity as JSON in its metadata, with a digest of the
+whole file (`lno.files.seal`). A run resumed from it continues bit-for-bit on the same hardware; a
+damaged one is passed over for the one before it.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -16,14 +19,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lno import limits
+from lno.config import from_dict, require_count, require_type
 from lno.data import Fields
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import RandomSymmetry, Symmetry
-from lno.files import replacing, require_signature
+from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
 from lno.models.model import Model
 from lno.tasks import Task
 from lno.training.distributed import SINGLE, Processes
@@ -31,16 +37,17 @@ from lno.training.optim import OPTIMIZERS, Optimizer
 from lno.training.recipe import Recipe
 
 KEEP = 2  # checkpoints: the older one is the fallback if the newer one is damaged
-METADATA_KEY = "lno.checkpoint"
-SAVED_NUMBERS = (
-    "step",
-    "total_steps",
-    "compiled",
-    "seconds",
-    "compile_seconds",
-    "peak_memory",
-    "recent",
-)
+METADATA_KEY, VERSION = "lno.checkpoint", 2
+KIND = "a checkpoint written by lno"
+SAVED: dict[str, Any] = {  # attributes of a run that its checkpoints hold, besides the curve
+    "step": int,
+    "total_steps": int,
+    "compiled": bool | None,
+    "seconds": float,
+    "compile_seconds": float,
+    "peak_memory": int,
+    "recent": list[list[float]],
+}
 
 
 @dataclass(frozen=True)
@@ -201,13 +208,17 @@ class Training:
 
     def save(self, folder: str | Path, identity: dict[str, Any]) -> Path:
         """Write a checkpoint atomically, and remove all but the last two."""
-        record = {name: getattr(self, name) for name in SAVED_NUMBERS}
+        record = {name: getattr(self, name) for name in SAVED}
         record["curve"] = [asdict(point) for point in self.curve]
         path = Path(folder) / f"checkpoint-{self.step:09d}.safetensors"
-        metadata = {METADATA_KEY: json.dumps({"identity": identity, **record})}
+        head = {"digest": UNSEALED, "version": VERSION, "identity": identity}
         with replacing(path) as temporary:
             tensors = {k: v.detach().cpu().contiguous() for k, v in self._tensors().items()}
-            save_file(tensors, temporary, metadata)
+            try:
+                save_file(tensors, temporary, {METADATA_KEY: json.dumps({**head, **record})})
+                seal(temporary)
+            except SafetensorError as error:
+                raise system_error(error) from error
         for old in sorted(Path(folder).glob("checkpoint-*.safetensors"))[:-KEEP]:
             old.unlink(missing_ok=True)
         return path
@@ -215,23 +226,60 @@ class Training:
     def resume(self, folder: str | Path, identity: dict[str, Any]) -> Path | None:
         """Continue from the newest intact checkpoint in `folder`; None if there is none.
 
-        Raises if the checkpoint belongs to a different run, naming the difference.
+        Warns of those that are damaged. Raises if the checkpoint belongs to a different run, naming
+        the difference, or to another version of lno.
         """
         for path in sorted(Path(folder).glob("checkpoint-*.safetensors"), reverse=True):
             try:
                 record, tensors = _read(path)
-                curve = [Point(**row) for row in record["curve"]]
-            except (ValueError, SafetensorError, OSError, KeyError, TypeError):
-                continue  # damaged: try the one before
-            _require_same(path, record["identity"], identity)
-            shapes = [{k: v.shape for k, v in own.items()} for own in (tensors, self._tensors())]
-            if shapes[0] == shapes[1]:
-                self._set_tensors(tensors)
-                for name in SAVED_NUMBERS:
-                    setattr(self, name, record[name])
-                self.curve = curve
-                return path
+                _require_version(path, record)
+                _require_same(path, record["identity"], identity)
+                curve = self._check(path, record, tensors)
+            except _DamagedError as error:
+                warnings.warn(f"{path} is damaged and was passed over: {error}", stacklevel=2)
+                continue
+            self._set_tensors(tensors)
+            for name in SAVED:
+                setattr(self, name, record[name])
+            self.curve = curve
+            return path
         return None
+
+    def _check(self, path: Path, record: dict[str, Any], tensors: dict[str, Tensor]) -> list[Point]:
+        """Raise unless a checkpoint can be one of this run; returns its learning curve."""
+        own = self._tensors()
+        for name in sorted({*own, *tensors}):
+            sizes = [(tuple(t[name].shape), t[name].dtype) for t in (own, tensors) if name in t]
+            if len(sizes) < 2 or sizes[0] != sizes[1]:
+                raise _DamagedError(f"{name}: expected {sizes[0] if name in own else 'nothing'}")
+        for name, values in tensors.items():
+            if name.startswith("model.") and not values.isfinite().all():
+                raise _DamagedError(f"weight {name} is not finite")
+        members = len(self.models)
+        try:
+            for name, kind in SAVED.items():
+                require_type(name, record.get(name), kind)
+            require_count("total_steps", record["total_steps"], limits.STEPS)
+            require_count("step", record["step"], record["total_steps"], least=0)
+            if path.stem != f"checkpoint-{record['step']:09d}":
+                raise ValueError(f"the name is not that of step {record['step']}")
+            require_type("curve", record.get("curve"), list[dict[str, Any]])
+            curve = [from_dict(Point, row) for row in record["curve"]]
+            steps = [point.step for point in curve]
+            if steps != sorted(set(steps)) or not all(1 <= k <= record["step"] for k in steps):
+                raise ValueError(f"curve: expected increasing steps up to {record['step']}")
+            rows = [row for p in curve for row in (p.losses, p.errors) if row is not None]
+            for row in (*rows, *record["recent"]):
+                if len(row) != members or not all(map(math.isfinite, row)):
+                    raise ValueError(f"expected finite numbers of {members} members, got {row}")
+            for name in ("seconds", "compile_seconds", "peak_memory"):
+                if not 0 <= record[name] < math.inf:
+                    raise ValueError(f"{name}: expected a finite number, got {record[name]}")
+            for k in range(members):
+                torch.Generator().set_state(tensors[f"generator.{k}"])
+        except (ValueError, RuntimeError) as error:
+            raise _DamagedError(str(error)) from error
+        return curve
 
     def _tensors(self) -> dict[str, Tensor]:
         """All tensors of a checkpoint, by name."""
@@ -256,14 +304,31 @@ class Training:
             generator.set_state(tensors[f"generator.{k}"])
 
 
+class _DamagedError(Exception):
+    """A checkpoint that cannot be resumed from."""
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    require_signature(path, b"{", 8, "a checkpoint written by lno")
-    with safe_open(path, framework="pt") as file:
-        record = json.loads((file.metadata() or {})[METADATA_KEY])
-        missing = {*SAVED_NUMBERS, "curve", "identity"} - set(record)
-        if missing or not isinstance(record["identity"], dict):
-            raise ValueError("not the state of a run")
-        return record, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    try:
+        file = read_sealed(path, KIND)
+        record = parse_json(file.metadata.get(METADATA_KEY, ""), finite=False)
+        require_type("metadata", record, dict[str, Any])
+        if not file.intact and {"version", "digest"} & set(record):  # version 1 had neither
+            raise ValueError("its content does not match its digest")
+        require_type("identity", record.get("identity"), dict[str, Any])
+        return record, load_tensors(file.data)
+    except (ValueError, SafetensorError, OSError, KeyError) as error:
+        raise _DamagedError(str(error)) from error
+
+
+def _require_version(path: Path, record: dict[str, Any]) -> None:
+    found = record.get("version", 1)
+    if found != VERSION:
+        raise ValueError(
+            f"cannot resume from {path}: it was written in format version {found!r}, this lno "
+            f"reads version {VERSION}. Use the version of lno that wrote it, or train into another "
+            "folder."
+        )
 
 
 def _require_same(path: Path, saved: dict[str, Any], current: dict[str, Any]) -> None:

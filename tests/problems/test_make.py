@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ import pytest
 import torch
 
 from lno.data import Fields
+from lno.files import owning
 from lno.problems import PROBLEMS, Darcy, Problem, Protocol
 from lno.problems import make as maker
 from lno.problems.make import generator, make, make_file
@@ -172,6 +174,110 @@ def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     assert not (tmp_path / "a.h5").exists()
     made = make_file(Darcy(grid=29, every=1), 64, tmp_path / "a.h5", seed=1)
     assert made.digest == make(Darcy(grid=29, every=1), 64, seed=1).digest
+
+
+def signal_at(count: int, number: int):
+    def progress(done: int) -> None:
+        if done >= count:
+            os.kill(os.getpid(), number)
+
+    return progress
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_keep_the_work_that_is_done(tmp_path: Path, number: int) -> None:
+    out, before = tmp_path / "a.h5", signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt):
+        make_file(Fan(), 20, out, seed=3, progress=signal_at(9, number))
+    assert signal.getsignal(number) is before
+    assert [p.suffix for p in tmp_path.iterdir()] == [".parts"]
+    reported: list[int] = []
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] == 9
+    assert made.digest == make(Fan(), 20, seed=3).digest
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_second_signal_ends_at_once_and_leaves_nothing_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, save = tmp_path / "a.h5", Fields.save
+
+    def interrupted(self: Fields, path: Path) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        save(self, path)
+
+    monkeypatch.setattr(Fields, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_file(Fan(), 20, out, seed=3, progress=signal_at(9, signal.SIGTERM))
+    assert not list(tmp_path.rglob("*"))
+    monkeypatch.undo()
+    assert make_file(Fan(), 20, out, seed=3).digest == make(Fan(), 20, seed=3).digest
+
+
+def test_an_interruption_after_a_part_was_saved_does_not_shift_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C may come between any two lines, also right after a part was written."""
+    monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
+    save, calls = Fields.save, iter(range(100))
+
+    def interrupted(self: Fields, path: Path) -> None:
+        save(self, path)
+        if next(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Fields, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=3)
+    monkeypatch.undo()
+    starts = sorted(int(p.stem) for p in tmp_path.glob(".*.parts/*.h5"))
+    assert starts == [0, 3, 6]
+    made = make_file(Fan(), 20, tmp_path / "a.h5", seed=3)
+    assert made.digest == make(Fan(), 20, seed=3).digest
+
+
+def test_a_second_maker_of_a_file_is_refused(tmp_path: Path) -> None:
+    out, done, ready = tmp_path / "a.h5", threading.Event(), []
+
+    def owner() -> None:
+        with owning(out):
+            ready.append(True)
+            done.wait(60)
+
+    thread = threading.Thread(target=owner)
+    thread.start()
+    try:
+        while not ready:
+            time.sleep(0.001)
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(BlockingIOError, match=rf"a\.h5 is in use by process {os.getpid()}"):
+            make_file(Fan(), 4, out)
+        assert sorted(tmp_path.iterdir()) == before
+        make_file(Fan(), 4, tmp_path / "b.h5")
+    finally:
+        done.set()
+        thread.join()
+    make_file(Fan(), 4, out)
+    assert sorted(tmp_path.iterdir()) == [out, tmp_path / "b.h5"]
+
+
+def test_parts_of_other_settings_go_when_the_file_is_complete(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=signal_at(9, signal.SIGTERM))
+    with pytest.raises(KeyboardInterrupt):
+        make_file(Fan(), 20, tmp_path / "a.h5", seed=4, progress=signal_at(9, signal.SIGTERM))
+    assert len(list(tmp_path.iterdir())) == 2
+    make_file(Fan(), 20, tmp_path / "a.h5", seed=4)
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.h5"]
+
+
+def test_a_link_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "a.h5").symlink_to(tmp_path / "disk" / "b.h5")
+    make_file(Fan(), 4, tmp_path / "a.h5")
+    assert (tmp_path / "a.h5").is_symlink()
+    assert len(Fields.load(tmp_path / "disk" / "b.h5")) == 4
 
 
 def test_provenance_is_enough_to_make_the_data_again(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +18,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from small_runs import EVERYTHING, SMALL, fit, lines, weights
 
 from lno import Completion, Fields, Operator, RandomRatio
-from lno.training import budget
+from lno.files import UNSEALED, owning, seal
+from lno.training import budget, state
+from lno.training.run import stop_signals
 from lno.training.state import METADATA_KEY
 
 
@@ -57,7 +60,7 @@ def test_pausing_between_two_points_of_the_curve_does_not_move_it(tmp_path: Path
     for k in range(5):
         fit(lines(), folder=tmp_path, pause_after=1e-9, resume=k > 0, **keys)
     (tmp_path / "metrics.jsonl").write_text('{"step": 3, "sec')  # as a killed process leaves it
-    (tmp_path / ".checkpoint-000000004.safetensors.1.tmp").touch()
+    (tmp_path / f".checkpoint-000000004.safetensors.{2**30}.tmp").touch()  # of no process
     last = fit(lines(), folder=tmp_path, resume=True, **keys)
     assert curve(last) == expected
     rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
@@ -99,22 +102,211 @@ def without_metadata(path: Path) -> None:
 
 
 def without_a_tensor(path: Path) -> None:
+    def shorten(record: dict, tensors: dict[str, torch.Tensor]) -> None:
+        tensors["optimizer.first"] = tensors["optimizer.first"][:1]  # would be broadcast
+
+    rewrite(path, shorten)
+
+
+def rewrite(path: Path, change: Callable[[dict, dict[str, torch.Tensor]], object]) -> None:
+    """Change the content of a checkpoint, with a digest that fits."""
     with safe_open(path, framework="pt") as file:
-        metadata = file.metadata()
-    tensors = load_file(path)
-    tensors["optimizer.first"] = tensors["optimizer.first"][:1]  # would be broadcast
-    save_file(tensors, path, metadata)
+        record = json.loads(file.metadata()[METADATA_KEY])
+    tensors = {name: t.clone() for name, t in load_file(path).items()}
+    change(record, tensors)
+    save_file(tensors, path, {METADATA_KEY: json.dumps({**record, "digest": UNSEALED})})
+    seal(path)
 
 
-@pytest.mark.parametrize("damage", [cut, without_metadata, without_a_tensor])
+def flip(share: float) -> Callable[[Path], None]:
+    """Flip one bit, at a share of the way through the tensors."""
+
+    def change(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        start = 8 + int.from_bytes(content[:8], "little")
+        content[start + int(share * (len(content) - start))] ^= 64
+        path.write_bytes(content)
+
+    return change
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[Path], None]:
+    """Replace some bytes of the metadata by as many others."""
+
+    def change(path: Path) -> None:
+        content = path.read_bytes()
+        assert old in content
+        path.write_bytes(content.replace(old, new, 1))
+
+    return change
+
+
+def recorded(**values: object) -> Callable[[Path], None]:
+    return lambda path: rewrite(path, lambda record, tensors: record.update(values))
+
+
+def tensor(name: str, change: Callable[[torch.Tensor], object]) -> Callable[[Path], None]:
+    return lambda path: rewrite(path, lambda record, tensors: change(tensors[name]))
+
+
+POINT = {"step": 1, "seconds": 0.1, "losses": [0.5], "errors": [0.5]}
+DAMAGES = {
+    "cut": cut,
+    "without metadata": without_metadata,
+    "without a tensor": without_a_tensor,
+    **{f"bit at {share}": flip(share) for share in (0.0, 0.3, 0.6, 0.999)},
+    "version": replaced(rb"\"version\": 2", rb"\"version\": 3"),
+    "key": replaced(rb"\"version\"", rb"\"versiom\""),
+    "step in the text": replaced(rb"\"step\": 2", rb"\"step\": 3"),
+    "name": lambda path: path.rename(path.with_name("checkpoint-000000099.safetensors")),
+    "step": recorded(step=-1),
+    "huge step": recorded(step=10**15, total_steps=10**15),
+    "past the end": recorded(total_steps=1),
+    "no number": recorded(seconds="long"),
+    "not finite": recorded(seconds=float("nan")),
+    "compiled": recorded(compiled="yes"),
+    "recent": recorded(recent=[[1.0, 2.0]]),
+    "recent is no list": recorded(recent=7),
+    "curve": recorded(curve=7),
+    "curve key": recorded(curve=[{"step": 1}]),
+    "curve members": recorded(curve=[{**POINT, "losses": [0.1, 0.2]}]),
+    "curve steps": recorded(curve=[{**POINT, "step": 10**9}]),
+    "deep": recorded(curve=json.loads("[" * 300 + "]" * 300)),
+    "identity": recorded(identity=None),
+    "weight": tensor("model.0.trunk.input.weight", lambda t: t.fill_(float("nan"))),
+    "generator": tensor("generator.0", lambda t: t.fill_(255)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(
-    whole: Operator, tmp_path: Path, damage: Callable[[Path], None]
+    paused: Path, whole: Operator, tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
-    keys = {"recipe": EVERYTHING, "folder": tmp_path}
-    for k in range(2):
-        fit(lines(), pause_after=1e-9, resume=k > 0, **keys)
+    for path in paused.glob("checkpoint-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
     damage(max(tmp_path.glob("checkpoint-*")))
-    assert torch.equal(weights(fit(lines(), resume=True, **keys)), weights(whole))
+    newest = max(tmp_path.glob("checkpoint-*")).name
+    with pytest.warns(UserWarning, match=f"{newest} is damaged and was passed over"):
+        paused_again = fit(
+            lines(), recipe=EVERYTHING, folder=tmp_path, resume=True, pause_after=1e-9
+        )
+    assert paused_again.provenance["steps"] == 2
+    with safe_open(tmp_path / "checkpoint-000000002.safetensors", "pt") as file:
+        again = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    with safe_open(paused / "checkpoint-000000002.safetensors", "pt") as file:
+        assert all(torch.equal(again[name], file.get_tensor(name)) for name in again)
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the checkpoints of steps 1 and 2."""
+    folder = tmp_path_factory.mktemp("paused")
+    for k in range(2):
+        fit(lines(), recipe=EVERYTHING, folder=folder, pause_after=1e-9, resume=k > 0)
+    return folder
+
+
+def test_a_damaged_checkpoint_changes_nothing_in_the_end(
+    paused: Path, whole: Operator, tmp_path: Path
+) -> None:
+    for path in paused.glob("checkpoint-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    flip(0.5)(max(tmp_path.glob("checkpoint-*")))
+    with pytest.warns(UserWarning, match="is damaged"):
+        resumed = fit(lines(), recipe=EVERYTHING, folder=tmp_path, resume=True)
+    assert torch.equal(weights(resumed), weights(whole))
+
+
+@pytest.mark.parametrize("version", [None, 1, 3])
+def test_a_checkpoint_of_another_version_says_so(
+    paused: Path, tmp_path: Path, version: int | None
+) -> None:
+    path = max(paused.glob("checkpoint-*"))
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_bytes())
+    if version is None:  # as before there were versions
+        with safe_open(path, framework="pt") as file:
+            record = json.loads(file.metadata()[METADATA_KEY])
+        del record["version"], record["digest"]
+        save_file(load_file(path), copy, {METADATA_KEY: json.dumps(record)})
+    else:
+        recorded(version=version)(copy)
+    with pytest.raises(ValueError, match=f"format version {version or 1}, this lno reads"):
+        fit(lines(), recipe=EVERYTHING, folder=tmp_path, resume=True)
+
+
+# -- one owner, signals, a full disk ---------------------------------------------------------------
+
+
+def test_a_second_run_in_the_folder_is_refused_and_touches_nothing(
+    paused: Path, tmp_path: Path
+) -> None:
+    for path in paused.glob("checkpoint-*"):
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    mine, done, ready = tmp_path / ".checkpoint-000000009.1.tmp", threading.Event(), []
+
+    def owner() -> None:
+        with owning(tmp_path):
+            mine.touch()
+            ready.append(True)
+            done.wait(60)
+
+    thread = threading.Thread(target=owner)
+    thread.start()
+    try:
+        while not ready:
+            time.sleep(0.001)
+        before = {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
+        for resume in (True, False):
+            who = rf"in use by process {os.getpid()} on .* since \d"
+            with pytest.raises(BlockingIOError, match=who):
+                fit(lines(), recipe=EVERYTHING, folder=tmp_path, resume=resume)
+        assert {p: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == before
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_the_next_owner_cleans_up(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left = [f".metrics.jsonl.{dead.pid}.tmp", ".tmpZCAh8X", f".checkpoint-1.{dead.pid}.tmp"]
+    live = f".metrics.jsonl.{os.getppid()}.tmp"
+    for name in (*left, live, ".lno.lock"):
+        (tmp_path / name).touch()
+    fit(lines(), epochs=1, folder=tmp_path, pause_after=1e-9)
+    assert [p.name for p in tmp_path.glob(".*")] == [live]
+
+
+def test_a_full_disk_is_a_clear_error_and_loses_nothing(
+    whole: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, calls = state.save_file, iter(range(1000))
+
+    def full(*arguments: object) -> None:
+        if next(calls) == 4:
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+        real(*arguments)
+
+    monkeypatch.setattr(state, "save_file", full)
+    message = r"stopped at step \d+ of \d+: cannot write .*: No space left.* make room and resume"
+    with pytest.raises(OSError, match=message):
+        fit(lines(), recipe=EVERYTHING, folder=tmp_path)
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 2 and not list(tmp_path.glob(".*"))
+    resumed = fit(lines(), recipe=EVERYTHING, folder=tmp_path, resume=True)
+    assert torch.equal(weights(resumed), weights(whole)) and curve(resumed) == curve(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_is_kept_and_the_second_ends_at_once(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), stop_signals() as stopped:
+        assert not stopped()
+        os.kill(os.getpid(), number)
+        assert stopped()
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("not ended")
+    assert signal.getsignal(number) is before
 
 
 def test_another_run_is_never_resumed(whole: Operator, tmp_path: Path) -> None:
