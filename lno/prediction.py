@@ -108,13 +108,13 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
     if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
         found = []
         for place in places:
-            ready = scale.encode(replace(batch, x_query=place, y=None)).to(device)
+            ready = scale.encode(_asked_at(batch, place)).to(device)
             found.append(_whole(model, ready, operator).float().cpu())
         return found
 
     def observed() -> Iterator[tuple[Any, ...]]:
         for part in slices(n, chunk):
-            some = replace(batch.at_points(part), x_query=batch.x[:, :1], y=None, background=None)
+            some = _asked_at(batch.at_points(part), batch.x[:, :1])
             ready = scale.encode(some).to(device)
             weights = ready.weights if operator.weighted else None
             yield ready.x, ready.inputs, ready.mask, weights
@@ -128,6 +128,13 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
             out[:, part] = model.decode(z, queries).float().cpu()
         found.append(out)
     return found
+
+
+def _asked_at(batch: Batch, place: Tensor) -> Batch:
+    """The observations of a batch with other query points, about which nothing else is known."""
+    return replace(
+        batch, x_query=place, y=None, query_mask=None, query_weights=None, background=None
+    )
 
 
 def _whole(model: Model, ready: Batch, operator: Operator) -> Tensor:
