@@ -58,6 +58,13 @@ def require_flag(name: str, value: Any) -> None:
     require_type(name, value, bool, "True or False")
 
 
+def require_number(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument is a real number."""
+    require_type(name, value, numbers.Real, "a number")
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: expected a number, got {value}")
+
+
 def described(value: Any) -> str:
     """What was passed, for errors: its type and a short form of it.
 
@@ -82,7 +89,7 @@ def as_shape(name: str, given: Any) -> tuple[int, ...]:
     listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
     if not listed:
         raise TypeError(f"{name}: expected {expected}, got {described(given)}")
-    if np.shape(given) != (len(given),) or len(given) == 0:
+    if len(given) == 0:
         raise ValueError(f"{name}: expected {expected}, got {described(given)}")
     sizes = [int(k) if isinstance(k, np.integer) else k for k in given]
     for k, size in enumerate(sizes):
@@ -112,8 +119,8 @@ def as_period(given: Any) -> tuple[float | None, ...]:
     if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str | bytes):
         raise TypeError(f"period: expected {expected}, got {described(given)}")
     for k, value in enumerate(given):
-        if value is not None and (not isinstance(value, numbers.Real) or isinstance(value, bool)):
-            raise TypeError(f"period[{k}]: expected a number or None, got {described(value)}")
+        if value is not None:
+            require_number(f"period[{k}]", value)
     return tuple(None if p is None else float(p) for p in given)
 
 

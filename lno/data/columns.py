@@ -186,7 +186,7 @@ def as_column(name: str, values: Any, *, shareable: bool, integers: bool = False
     """
     if isinstance(values, Ragged | Rows):
         return values
-    convert = _as_int if integers else _as_float
+    convert = _as_int if integers else as_real
     if isinstance(values, list | tuple):
         if not values:
             raise ValueError(f"{name} is an empty list: expected at least one sample")
@@ -318,7 +318,8 @@ def _is_masked(values: Any, depth: int = 4) -> bool:
     return isinstance(values, np.ma.MaskedArray)
 
 
-def _as_float(name: str, values: Any) -> np.ndarray:
+def as_real(name: str, values: Any) -> np.ndarray:
+    """What a user passed as `name`, as an array of single or double precision."""
     array = as_array(name, values)
     if array.dtype in (np.float32, np.float64):  # in whatever byte order
         return array.astype(array.dtype.newbyteorder("="), copy=False)
