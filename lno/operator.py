@@ -299,7 +299,6 @@ class Operator:
         Returns:
             Values (q, o), (b, q, o) or a list, as the input came; NumPy for NumPy, torch for torch.
         """
-        as_tensor = next((v.device for v in (x, u) if isinstance(v, Tensor)), None)
         given = as_observations(x, u, x_query, parameters, weights, background, self.labels.space)
         fields = given.fields
         require_range("noise", noise, 0.0, 1e30)
@@ -314,10 +313,9 @@ class Operator:
         parts = predict_groups(used, fields, noise)
         if given.listed:
             answers = [row for part in parts for row in part]
-            return [a.to(as_tensor) if as_tensor else a.numpy() for a in answers]
+            return [given.like(a) for a in answers]
         answer = torch.cat(list(parts))
-        answer = answer[0] if given.single else answer
-        return answer.to(as_tensor) if as_tensor else answer.numpy()
+        return given.like(answer[0] if given.single else answer)
 
     def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
         """The prediction of every member for a batch in physical units."""

@@ -58,11 +58,17 @@ class Observations:
         fields: as data.
         single: it was one sample without a batch axis; so is the answer.
         listed: samples came as a list, or differ in their number of points: the answer is a list.
+        device: of the tensors; None: it was no torch.
     """
 
     fields: Fields
     single: bool
     listed: bool
+    device: torch.device | None = None
+
+    def like(self, answer: Tensor) -> Tensor | np.ndarray:
+        """An answer in the form of the question: torch for torch, else NumPy."""
+        return answer.numpy() if self.device is None else answer.to(self.device)
 
 
 def as_observations(
@@ -100,7 +106,9 @@ def as_observations(
     others = {"parameters": parameters, "weights": weights, "background": arrays["background"]}
     fields = Fields(arrays["x"], arrays["u"], arrays["x_query"], **others, space=space)
     listed = isinstance(arrays["x"], list) or isinstance(arrays["x_query"], list)
-    return Observations(fields, single, listed or fields.is_ragged)
+    first = (v[0] if isinstance(v, list | tuple) and v else v for v in (x, u))
+    device = next((v.device for v in first if isinstance(v, Tensor)), None)
+    return Observations(fields, single, listed or fields.is_ragged, device)
 
 
 def _arrays(name: str, values: Any) -> Any:

@@ -51,6 +51,8 @@ def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -
 def require_path(name: str, value: Any) -> None:
     """Raise a TypeError unless an argument is the path of a file or folder."""
     require_type(name, value, str | os.PathLike, "a path, like 'folder/name'")
+    if os.fspath(value) == "" or "\0" in str(value):
+        raise ValueError(f"{name}: expected a path, like 'folder/name', got {str(value)!r}")
 
 
 def require_flag(name: str, value: Any) -> None:

@@ -282,7 +282,7 @@ class Fields:
             got = checks.described(parts)
             raise TypeError(f"parts: expected a list of Fields to concatenate, got {got}")
         if not parts:
-            raise ValueError("nothing to concatenate: expected at least one Fields")
+            raise ValueError("parts: nothing to concatenate, expected at least one Fields")
         first, counts = parts[0], [len(p) for p in parts]
         for k, part in enumerate(parts):
             for key, value in part.meaning().items():

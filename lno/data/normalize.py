@@ -219,6 +219,9 @@ class Normalizers:
         require_encodable("u", batch.u, self.u)
         if batch.parameters is not None and self.parameters is not None:
             require_encodable("parameters", batch.parameters, self.parameters)
+        if batch.background is not None:
+            unscaled = Standardizer.identity(batch.background.shape[-1])  # it is added as it is
+            require_encodable("background", batch.background, unscaled)
 
     def encode(self, batch: Batch) -> Batch:
         """A batch in physical units as a model reads it.
