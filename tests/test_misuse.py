@@ -146,10 +146,26 @@ def check(name: str, call: Callable[[Any], object]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-FIELDS_ARGUMENTS = (
-    "x u x_query y parameters weights query_weights background cells grid grid_index geometry "
-    "space period names units frame provenance"
-).split()
+FIELDS_ARGUMENTS = [
+    "x",
+    "u",
+    "x_query",
+    "y",
+    "parameters",
+    "weights",
+    "query_weights",
+    "background",
+    "cells",
+    "grid",
+    "grid_index",
+    "geometry",
+    "space",
+    "period",
+    "names",
+    "units",
+    "frame",
+    "provenance",
+]
 
 
 @pytest.mark.parametrize("name", FIELDS_ARGUMENTS)
@@ -193,10 +209,29 @@ class Trained(Exception):
     """Stands for the training that would follow."""
 
 
-FIT_ARGUMENTS = (
-    "train_data epochs task model config recipe validation members init conditional symmetries "
-    "device seed precision progress folder resume minutes pause_after split tensorboard"
-).split()
+FIT_ARGUMENTS = [
+    "train_data",
+    "epochs",
+    "task",
+    "model",
+    "config",
+    "recipe",
+    "validation",
+    "members",
+    "init",
+    "conditional",
+    "symmetries",
+    "device",
+    "seed",
+    "precision",
+    "progress",
+    "folder",
+    "resume",
+    "minutes",
+    "pause_after",
+    "split",
+    "tensorboard",
+]
 
 
 @pytest.mark.parametrize("name", FIT_ARGUMENTS)
@@ -210,7 +245,7 @@ def test_fit(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
     def fit(value: Any) -> None:
         given = {"train_data": FIELDS, "config": TINY, "device": "cpu", name: value}
-        if name == "init" and value is not None or name == "model":
+        if (name == "init" and value is not None) or name == "model":
             del given["config"]
         try:
             Operator.fit(given.pop("train_data"), **given)
