@@ -6,9 +6,13 @@ import io
 import sys
 import unicodedata
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from lno import Fields
+from lno.experiments.pictures import prediction_picture, sample_gallery
+from lno.report import plots
 from lno.report.tables import Table
 from lno.text import LONGEST, markdown, plain, visible
 
@@ -62,3 +66,22 @@ def test_names_in_pictures_are_no_formulas(name: str) -> None:
     figure.savefig(io.BytesIO(), format="png")
     figure.savefig(io.BytesIO(), format="svg")
     assert len(plain(name).replace(r"\$", "$")) <= LONGEST
+
+
+def test_fields_with_hostile_names_are_drawn() -> None:
+    name = "$\\frac{$\x1b"
+    plane = plots.Plane((name, name), (0.0, 0.0), (1.0, 1.0))
+    values, sensors = np.eye(3) - 0.5, (np.array([[0.5, 0.5]]), np.array([1.0]))
+    side = np.linspace(0, 1, 3)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(9, 2)
+    names = {"x": [name, name], "u": [name], "y": [name]}
+    fields = Fields(x, np.ones((1, 9, 1)), y=np.eye(3).reshape(1, 9, 1), grid=(3, 3), names=names)
+    for figure in (
+        plots.field_picture(plane, values, sensors, name),
+        plots.bounded_field(plane, values, values + 1, sensors, name),
+        plots.reconstruction(plane, values, sensors, {name: values + 0.1}),
+        plots.heat_maps({name: values + 1}, [1, 2, 3], (name, name), "error"),
+        sample_gallery(fields),
+        prediction_picture(fields),
+    ):
+        figure.savefig(io.BytesIO(), format="png", dpi=30)
