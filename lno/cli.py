@@ -145,9 +145,9 @@ def _end(*_: object) -> None:
 def _show_error(error: Exception, debug: bool) -> int:
     """Print an error; returns the exit code."""
     if hasattr(error, "show"):  # the parser's own errors know how to print themselves
-        text = io.StringIO()
-        error.show(text)
-        err.print(visible(text.getvalue(), keep="\n"), soft_wrap=True, end="")
+        shown = io.StringIO()
+        error.show(shown)
+        err.print(visible(shown.getvalue(), keep="\n"), soft_wrap=True, end="")
         return getattr(error, "exit_code", 2)
     if debug:
         whole = "".join(traceback.format_exception(error))

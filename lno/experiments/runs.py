@@ -175,9 +175,9 @@ def split_of(fields: Fields) -> tuple[int, int]:
     nine tenths for training.
     """
     own = fields.provenance.get("split")
-    pair = isinstance(own, list | tuple) and len(own) == 2
-    if pair and all(type(n) is int and n > 0 for n in own) and sum(own) <= len(fields):
-        return own[0], own[1]
+    pair = own if isinstance(own, list | tuple) and len(own) == 2 else ()
+    if pair and all(type(n) is int and n > 0 for n in pair) and sum(pair) <= len(fields):
+        return pair[0], pair[1]
     problem = PROBLEMS.get(str(fields.provenance.get("problem")))
     for protocol in problem.protocols.values() if problem is not None else ():
         if protocol.train + protocol.test == len(fields):

@@ -348,7 +348,7 @@ def test_a_malformed_split_is_not_used(own: object) -> None:
         ("run.json", "{}"),
         ("run.json", "[" * 100_000),
         ("run.json", '{"metrics": {"test": {}}}'),
-        ("run.json", '{"curve": [{}]}'),
+        ("run.json", '{"curve": [{"error": 1}]}'),
         ("sample.npz", "PK"),
         ("sample.npz", ""),
     ],
