@@ -310,7 +310,7 @@ class Operator:
             raise ValueError(f"weights: {self.kind} does not read the sizes of points; lno does")
         self.labels.check(fields, self.normalizers.x.period)
         used = self if weights is None else replace(self, weighted=True)
-        parts = predict_groups(used, fields, noise)
+        parts = predict_groups(used, fields, float(noise))
         if given.listed:
             answers = [row for part in parts for row in part]
             return [given.like(a) for a in answers]

@@ -448,6 +448,17 @@ def test_positions_that_cannot_be_encoded_are_refused(name: str, conditional: bo
     assert np.allclose(near, away, atol=1e-3)
 
 
+def test_noise_is_any_real_number() -> None:
+    fields = Fields(X, y=U)
+    task = Completion(RandomRatio(0.5))
+    how: dict[str, Any] = {"epochs": 1, "config": TINY, "progress": False}
+    op = Operator.fit(fields, task=task, conditional=True, **how)
+    expected = op.predict(X[:3], U[0, :3], X, noise=0.5)
+    for noise in (np.float64(0.5), np.float32(0.5), Fraction(1, 2)):
+        assert np.array_equal(op.predict(X[:3], U[0, :3], X, noise=noise), expected)  # type: ignore[arg-type]
+    check("noise", lambda value: op.predict(X[:3], U[0, :3], X, noise=value))
+
+
 def test_values_that_cannot_be_encoded_are_refused(operator: Operator) -> None:
     with pytest.raises(ValueError, match=r"^u: 1e\+300 is too large to be standardised"):
         operator.predict(X, np.full((6, 1), 1e300))
