@@ -24,6 +24,7 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields, columns
+from lno.data.checks import described, require_type
 from lno.data.normalize import Normalizers, Standardizer
 from lno.data.observe import PATTERNS, Pattern, Window
 
@@ -186,6 +187,16 @@ class Completion(Steady):
     observes_answers: ClassVar[bool] = True
     asks_elsewhere: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        given = self.pattern
+        if isinstance(given, type) or not callable(getattr(given, "draw", None)):
+            raise TypeError(
+                "Completion.pattern: expected which points are observed, like RandomRatio(0.01, "
+                f"0.2) or Intervals((2, 16)), got {described(given)}"
+            )
+        expected = "the part of the domain that is observed, like Window('t', 0.0, 0.5), or None"
+        require_type("Completion.window", self.window, Window | None, expected)
+
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window."""
         everywhere = Window(fields.names["x"][0], float("-inf"), float("inf"))
@@ -246,6 +257,10 @@ class Propagation(Steady):
 
     observes_answers: ClassVar[bool] = True
     asks_elsewhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expected = "the part of the domain that is known, like Window('t', 0.0, 0.5)"
+        require_type("Propagation.window", self.window, Window, expected)
 
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window as observations of the whole."""

@@ -14,6 +14,7 @@ import pytest
 
 import lno
 from lno import Completion, Fields, Operator, RandomRatio, Window, cli
+from lno.commands import console
 
 
 @dataclass(frozen=True)
@@ -202,11 +203,20 @@ def test_a_file_that_changed_is_no_test(
         done = run("train", "d.h5", *words)  # a model without sizes for files
     assert done.returncode == 0, done.stderr
     model = tmp_path / "run" / "model.safetensors"
-    assert run("evaluate", model).stdout in done.stdout  # from another folder
+    same = run("evaluate", model, "--data", tmp_path / "d.h5")
+    assert same.stdout.startswith("test: relative L2") and same.stdout in done.stdout
+    assert "is what it was trained on: these are its 2 test samples" in same.stderr
+    (tmp_path / "d.h5").rename(tmp_path / "moved.h5")  # it is known by what it holds
+    assert run("evaluate", model, "--data", tmp_path / "moved.h5").stdout == same.stdout
+    again = run("train", tmp_path / "d.h5", *words, "--resume")
+    assert again.returncode == 1 and "If it was moved, name its new place" in again.stderr
     Fields(x, u[:12], y=u[:12] ** 2).save(tmp_path / "d.h5")
-    done = run("evaluate", model)
+    done = run("evaluate", model, "--data", tmp_path / "d.h5")
     assert done.returncode == 1
     assert "is not what it was when" in done.stderr
+    done = run("evaluate", model)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "was trained on a data file" in done.stderr and "--data FILE" in done.stderr
     Fields(x, y=u).save(tmp_path / "none.h5")
     done = run("train", tmp_path / "none.h5", "--out", tmp_path / "none")
     assert done.returncode == 1
@@ -358,3 +368,226 @@ def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert (tmp_path / "model.safetensors").read_bytes() == b"the previous one"
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+SLOW = """
+import sys, time, types
+from lno import cli
+from lno.commands.console import new_app
+module = types.ModuleType("slow")
+module.app = new_app()
+def info():
+    try:
+        print("working", flush=True)
+        time.sleep(60)
+    finally:
+        print("saving", flush=True)
+        time.sleep({seconds})
+module.app.command()(info)
+sys.modules["lno.commands.info"] = module
+sys.argv = ["lno", "info"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_time_to_save_and_a_second_one_does_not(
+    number: signal.Signals, times: int
+) -> None:
+    command = [sys.executable, "-c", SLOW.format(seconds=0 if times == 1 else 60)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().strip() == "working"
+        process.send_signal(number)
+        assert process.stdout.readline().strip() == "saving"
+        if times == 2:
+            process.send_signal(number)
+        assert process.wait(20) == 130
+        said = process.stderr.read()
+    assert said.startswith("interrupted: no file is half-written") if times == 1 else said == ""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lno.cli", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "The disk is full: make room" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+class LibraryError(Exception):
+    """The error of a library that wraps those of the system."""
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device"), "The disk is full: make room"),
+        (LibraryError("I/O error: No space left on device (os error 28)"), "The disk is full"),
+        (MemoryError(), "error: not enough memory"),
+        (KeyboardInterrupt(), "interrupted: no file is half-written"),
+    ],
+)
+def test_what_the_machine_refuses_is_no_bug(
+    error: BaseException, message: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("lno.commands.info.describe_installation", fail)
+    done = run("info")
+    assert done.returncode == (130 if isinstance(error, KeyboardInterrupt) else 1)
+    assert message in done.stderr and "bug" not in done.stderr
+
+
+@pytest.mark.parametrize("called", ["lno/cli.py", "bin/lno"])
+def test_commands_to_paste_are_shell_commands(
+    called: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shlex
+
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "two words" / called), "train"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = shlex.split(console.command("report", tmp_path / "a b"))
+    assert words[-2:] == ["report", str(tmp_path / "a b")]
+    if called.endswith(".py"):
+        assert words[:-2] == [sys.executable, "-m", "lno.cli"]
+    else:
+        assert words[:-2] == [str(tmp_path / "two words" / called)]
+
+
+ESCAPE = "\x1b]0;owned\x07\x1b[31m\u202e"
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Data and a model whose texts are terminal escapes."""
+    path = tmp_path_factory.mktemp("hostile")
+    x, u = np.linspace(0, 1, 6)[:, None], np.random.default_rng(0).normal(size=(6, 6, 1))
+    texts = {"names": {"x": [f"x{ESCAPE}"], "u": [f"[red]u{ESCAPE}"], "y": [f"y{ESCAPE}\n\r"]}}
+    texts["units"] = {"x": [ESCAPE], "u": [ESCAPE], "y": [ESCAPE]}
+    data = Fields(x, u, y=u, **texts, frame=ESCAPE, provenance={ESCAPE: ESCAPE})
+    data.save(path / "data.h5")
+    config = {"width": 8, "latents": 4, "blocks": 1, "heads": 2, "layers": 1}
+    Operator.fit(data, epochs=1, config=config, progress=False).save(path / "m.safetensors")
+    Fields(x, u, y=u, names={"x": ["r"], "u": ["v"], "y": ["w"]}).save(path / "other.h5")
+    (path / "a.csv").write_text("x,y\n1,2\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("info", "data.h5"),
+        ("data", "info", "data.h5"),
+        ("info", "m.safetensors"),
+        ("evaluate", "m.safetensors", "--data", "other.h5"),  # warnings name coordinates
+        ("predict", "m.safetensors", "a.csv", "--out", "b.csv"),  # an error names columns
+        ("predict", "m.safetensors", "data.h5", "--out", "p.h5"),
+        ("--debug", "predict", "m.safetensors", "a.csv", "--out", "b.csv"),
+        ("train", f"no{ESCAPE}", "--out", "run"),
+        (f"{ESCAPE}",),
+    ],
+)
+def test_text_of_files_never_reaches_the_terminal_raw(
+    words: tuple[str, ...], run: Run, hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hostile)
+    done = run(*words)
+    printed = done.stdout + done.stderr
+    assert not set(printed) & set("\x1b\x07\r\u202e")
+    assert "\\x1b]0;owned\\x07" in printed
+
+
+def test_names_are_no_markup(run: Run, hostile: Path) -> None:
+    assert "[red]u" in run("info", hostile / "data.h5").stdout
+
+
+def with_provenance(folder: Path, tmp_path: Path, provenance: dict) -> Path:
+    operator = Operator.load(folder / "m.safetensors", "cpu")
+    operator.provenance.update(provenance)
+    path = tmp_path / "m.safetensors"
+    operator.save(path)
+    return path
+
+
+def test_a_path_that_a_model_names_is_not_opened(
+    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(tmp_path / "pipe.h5")  # reading it would wait for ever
+    named = {"problem": "x", "protocol": "standard", "recipe": "small", "test_digest": "0"}
+    named["data"] = str(tmp_path / "pipe.h5")
+    model = with_provenance(folder, tmp_path, {"run": named})
+    opened = []
+    monkeypatch.setattr("lno.data.store.load", lambda path, **_: opened.append(path))
+    done = run("evaluate", model)
+    assert not opened
+    assert done.returncode == 1 and "--data FILE" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "run_of",
+    [
+        5,
+        [],
+        {},
+        {"problem": 5, "protocol": 5, "data": 5, "test_digest": 5},
+        {"problem": ["darcy"], "protocol": "standard", "data": None, "test_digest": "0"},
+        {"problem": "../..", "protocol": "standard", "data": None, "test_digest": "0"},
+        {"problem": "darcy", "protocol": "../..", "data": None, "test_digest": "0"},
+        {"problem": "elasticity", "protocol": "standard", "data": None, "test_digest": "0"},
+    ],
+)
+def test_malformed_provenance_is_no_bug(
+    run_of: object, run: Run, folder: Path, tmp_path: Path
+) -> None:
+    model = with_provenance(folder, tmp_path, {"run": run_of})
+    done = run("evaluate", model)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and "bug" not in done.stderr
+    assert run("evaluate", model, "--data", folder / "data.h5").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": 5},
+        {"data": {}},
+        {"data": {"digest": 5}},
+        {"curve": [5]},
+        {"curve": [{}]},
+        {"steps": "many"},
+        {"epochs": None},
+        {"recipe": None},
+    ],
+)
+def test_info_shows_a_model_of_any_provenance(
+    change: dict, run: Run, folder: Path, tmp_path: Path
+) -> None:
+    done = run("info", with_provenance(folder, tmp_path, change))
+    assert done.returncode == 0, done.stderr
+    assert "height → height" in done.stdout
+
+
+def test_info_tells_how_long_training_was(run: Run, folder: Path) -> None:
+    shown = run("info", folder / "m.safetensors").stdout
+    assert "10 steps (2 epochs)" in shown  # 18 samples in batches of 4
+    assert "digest" in shown and "sha256" not in shown
+    data = " ".join(run("data", "info", folder / "data.h5").stdout.split())
+    assert "period none, 1 " in data
+
+
+def test_info_of_data_without_a_period(run: Run, tmp_path: Path) -> None:
+    Fields(np.zeros((1, 1)), np.zeros((2, 1, 1))).save(tmp_path / "a.h5")
+    shown = " ".join(run("data", "info", tmp_path / "a.h5").stdout.split())
+    assert "grid none" in shown and "period none" in shown

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import columns
+from lno.data.checks import require_number, require_type
 from lno.data.columns import Column
 from lno.data.fields import Fields
 
@@ -86,6 +87,9 @@ class Intervals:
     steps: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        expected = "a step for each axis of the grid, like (2, 16)"
+        require_type("Intervals.steps", self.steps, tuple | list, expected)
+        object.__setattr__(self, "steps", tuple(self.steps))
         for k, step in enumerate(self.steps):
             require_count(f"Intervals.steps[{k}]", step, 10**6)
 
@@ -129,6 +133,10 @@ class Window:
     high: float
 
     def __post_init__(self) -> None:
+        expected = "the name of a coordinate of the data"
+        require_type("Window.coordinate", self.coordinate, str, expected)
+        for name in ("low", "high"):
+            require_number(f"Window.{name}", getattr(self, name))
         if not self.low <= self.high:
             raise ValueError(f"Window: expected low <= high, got {self.low} and {self.high}")
 

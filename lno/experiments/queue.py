@@ -216,6 +216,8 @@ def _train(
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
     operator = fit(spec, seeds, samples, folder, device, resume=resume, pause_after=minutes)
+    if operator.provenance.get("stopped") == "interrupted":
+        raise KeyboardInterrupt  # not only this run: all of the work
     return operator.provenance["seconds"] - before
 
 
@@ -223,4 +225,10 @@ def _seconds(folder: Path) -> float:
     """Seconds of training so far, by the last point of the learning curve."""
     path = folder / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return json.loads(lines[-1])["seconds"] if lines else 0.0
+    try:
+        return float(json.loads(lines[-1])["seconds"]) if lines else 0.0
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: expected the learning curve of a run, got {lines[-1][:80]!r}: delete the "
+            "folder to train it again"
+        ) from error

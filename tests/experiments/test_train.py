@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ import torch
 from lno import Fields, Operator, Recipe, Rollout, cli
 from lno.experiments import presets
 from lno.experiments.presets import PAPER_CONFIGS, default_preset, general_preset, preset
-from lno.experiments.runs import split_of
+from lno.experiments.runs import RunSpec, split_of
 from lno.experiments.sources import describe
 from lno.ledger import Run
 from lno.models import MODELS, LNOConfig
@@ -183,15 +185,28 @@ def test_presets_are_found_by_problem_and_model() -> None:
         (("{data}", "--epochs", "2", "--minutes", "1"), "epochs and minutes both say how long"),
         (("{data}", "--rollout", "3"), "expected a multiple of that many channels of y, got 4"),
         (("{data}", "--preset", "tiny"), "no preset 'tiny' of lno for data: expected one of small"),
+        (("burgers", "--model", "transolver"), "transolver predicts only at the observed points"),
+        (("darcy", "--rollout", "2"), "--rollout: the preset small of darcy predicts no frames"),
+        (("burgers", "--rollout", "2"), "predicts no frames, its task is Completion"),
     ],
 )
 def test_what_cannot_be_trained_is_said(
-    words: tuple[str, ...], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def make(name: str, *_: object) -> None:
+        raise AssertionError(f"{name} is made before it is said")
+
+    if words != ("elasticity",):
+        monkeypatch.setattr("lno.experiments.runs.dataset", make)
     trajectories().save(tmp_path / "data.h5")
     given = [word.format(data=tmp_path / "data.h5") for word in words]
     assert cli.run(["train", *given, "--out", str(tmp_path / "run")]) == 1
-    assert message in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert message in said and "bug" not in said
     assert not (tmp_path / "run").exists()
 
 
@@ -278,3 +293,114 @@ def test_a_budget_that_is_paused_and_resumed_is_the_run_that_was_planned(
     assert run.epochs == pytest.approx(run.steps / 4, abs=1e-3)  # 16 samples in batches of 4
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(rows[-1])["step"] == run.steps
+
+
+@pytest.mark.parametrize("pause_after", [(), ("--pause-after", 60)])
+def test_an_interrupted_run_is_no_success(
+    pause_after: tuple[object, ...],
+    three: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Whether or not it would have been paused later: a script must not go on."""
+    monkeypatch.setattr("lno.operator.run", lambda *_, **__: False)  # as after Ctrl-C
+    monkeypatch.setattr("sys.argv", ["/somewhere/lno/cli.py", "train", "my data.h5"])
+    words = ("train", three / "data.h5", "--rollout", 2, "--device", "cpu", *pause_after)
+    assert cli.run([*map(str, words), "--out", str(tmp_path / "run")]) == 130
+    assert " -m lno.cli train 'my data.h5' --resume\n" in capsys.readouterr().out
+
+
+def test_an_interrupted_job_ends_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = []
+
+    def fit(spec: RunSpec, *_: object, **__: object) -> SimpleNamespace:
+        began.append(spec)
+        return SimpleNamespace(provenance={"stopped": "interrupted", "seconds": 1.0})
+
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    monkeypatch.setattr("lno.experiments.queue.fit", fit)
+    monkeypatch.setattr(RunSpec, "samples", lambda *_: (None, None, None))
+    words = ["reproduce", "forward", "--results", str(tmp_path), "--minutes", "30"]
+    assert cli.run(words) == 130
+    assert len(began) == 1
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_list_of_everything_names_what_is_measured_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    said = lno(capsys, "reproduce", "all", "--dry-run", "--results", tmp_path)
+    assert "efficiency is missing" in said and "reproduce efficiency" in said
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "pretrained.json").write_text("{}")
+    said = lno(capsys, "reproduce", "all", "--dry-run", "--results", tmp_path)
+    assert "pretrained is there" in said
+
+
+@pytest.mark.parametrize(
+    "own", ["ab", 5, [5], [1.5, 2], [-3, 4], ["6", "2"], [True, 2], {}, [0, 2]]
+)
+def test_a_malformed_split_is_not_used(own: object) -> None:
+    assert split_of(clouds(12, provenance={"split": own})) == (11, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("run.json", "{}"),
+        ("run.json", "[" * 100_000),
+        ("run.json", '{"metrics": {"test": {}}}'),
+        ("run.json", '{"curve": [{"error": 1}]}'),
+        ("sample.npz", "PK"),
+        ("sample.npz", ""),
+    ],
+)
+def test_a_report_on_damaged_files_names_them(
+    name: str,
+    content: str,
+    three: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("lno.report.html.picture", lambda *_: "<img>")  # drawing takes seconds
+    folder = tmp_path / "lno"
+    shutil.copytree(three / "lno", folder)
+    if content.startswith('{"'):
+        content = json.dumps(json.loads((folder / name).read_text()) | json.loads(content))
+    (folder / name).write_text(content)
+    code = cli.run(["report", str(folder), "--out", str(tmp_path / "a.html")])
+    said = capsys.readouterr().err
+    assert "bug" not in said and "Traceback" not in said
+    if code:
+        assert str(folder) in said
+    else:  # a page that says what it could not draw
+        assert name == "sample.npz" and "sample.npz" in (tmp_path / "a.html").read_text()
+
+
+def test_names_of_runs_are_harmless_in_a_report(
+    three: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "<script> | $\\frac{$"
+    folder = tmp_path / name
+    shutil.copytree(three / "lno", folder)
+    content = json.loads((folder / "run.json").read_text())
+    content |= {"problem": name, "recipe": name, "hardware": name, "model": name}
+    (folder / "run.json").write_text(json.dumps(content))
+    with np.load(folder / "sample.npz") as file:
+        arrays = {
+            k: np.full(v.shape, name) if k.startswith("names") else v for k, v in file.items()
+        }
+    np.savez(folder / "sample.npz", **arrays)
+    page, tables = tmp_path / "report.html", tmp_path / "report.md"
+    lno(capsys, "report", folder, "--out", page, "--markdown", tables)
+    assert "<script" not in page.read_text() + tables.read_text()
+    rows = [line for line in tables.read_text().splitlines() if line.startswith("| &lt;script")]
+    assert len(rows) == 3
+    assert all(row.replace("\\\\", "").count("\\|") >= 1 for row in rows)
+    text = page.read_text()
+    assert text.count("<img") == 4 + 2 * 2
