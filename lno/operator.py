@@ -200,7 +200,7 @@ class Operator:
             "torch": torch.__version__,
             "hardware": hardware(where),
             "precision": training.precision,
-            "data": {"digest": used.digest, "samples": len(used), **used.provenance},
+            "data": {**used.provenance, "digest": used.digest, "samples": len(used)},
             "recipe": to_dict(recipe),
             "symmetries": [g.name for g in symmetries],
             "seed": seed,
