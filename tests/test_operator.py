@@ -105,7 +105,7 @@ def test_predict_takes_one_or_many_in_any_form(operator: Operator, line_fields: 
 
 
 def set_chunk(monkeypatch: pytest.MonkeyPatch, points: int) -> None:
-    for module in (lno.operator, lno.prediction):
+    for module in (lno.prediction,):
         monkeypatch.setattr(module, "CHUNK", points)
 
 
