@@ -24,9 +24,9 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields, columns
-from lno.data.checks import described, require_type
+from lno.data.checks import require_type
 from lno.data.normalize import Normalizers, Standardizer
-from lno.data.observe import PATTERNS, Pattern, Window
+from lno.data.observe import PATTERNS, Pattern, Window, require_pattern
 
 Apply = Callable[[Batch], Tensor]
 
@@ -188,12 +188,7 @@ class Completion(Steady):
     asks_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        given = self.pattern
-        if isinstance(given, type) or not callable(getattr(given, "draw", None)):
-            raise TypeError(
-                "Completion.pattern: expected which points are observed, like RandomRatio(0.01, "
-                f"0.2) or Intervals((2, 16)), got {described(given)}"
-            )
+        require_pattern("Completion.pattern", self.pattern)
         expected = "the part of the domain that is observed, like Window('t', 0.0, 0.5), or None"
         require_type("Completion.window", self.window, Window | None, expected)
 

@@ -13,8 +13,12 @@ import numpy as np
 import pytest
 
 import lno
+<<<<<<< HEAD
 from lno import Completion, Fields, Operator, RandomRatio, Window, cli, operator_file
 from lno.commands import console
+=======
+from lno import Completion, Fields, Operator, RandomRatio, Window, cli
+>>>>>>> wt-inputs
 
 
 @dataclass(frozen=True)
@@ -370,6 +374,7 @@ def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
+<<<<<<< HEAD
 SLOW = """
 import sys, time, types
 from lno import cli
@@ -581,6 +586,8 @@ def test_info_names_what_is_wrong_with_a_provenance(
     assert "bug" not in done.stderr
 
 
+=======
+>>>>>>> wt-inputs
 def test_info_tells_how_long_training_was(run: Run, folder: Path) -> None:
     shown = run("info", folder / "m.safetensors").stdout
     assert "10 steps (2 epochs)" in shown  # 18 samples in batches of 4

@@ -105,8 +105,7 @@ def test_predict_takes_one_or_many_in_any_form(operator: Operator, line_fields: 
 
 
 def set_chunk(monkeypatch: pytest.MonkeyPatch, points: int) -> None:
-    for module in (lno.prediction,):
-        monkeypatch.setattr(module, "CHUNK", points)
+    monkeypatch.setattr(lno.prediction, "CHUNK", points)
 
 
 def test_chunks_of_points_do_not_change_the_prediction(

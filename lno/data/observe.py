@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import columns
-from lno.data.checks import require_number, require_type
+from lno.data.checks import described, require_number, require_type
 from lno.data.columns import Column
 from lno.data.fields import Fields
 
@@ -30,6 +30,15 @@ class Pattern(Protocol):
         device: torch.device | None = None,
     ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
         """Indices of observed points, on a device, and which of them are real, on the CPU."""
+
+
+def require_pattern(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument says which points are observed."""
+    if isinstance(value, type) or not callable(getattr(value, "draw", None)):
+        raise TypeError(
+            f"{name}: expected which points are observed, like RandomRatio(0.01, 0.2) or "
+            f"Intervals((2, 16)), got {described(value)}"
+        )
 
 
 @dataclass(frozen=True)

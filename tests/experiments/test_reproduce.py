@@ -159,7 +159,10 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             members=3,
             precision="tf32",
             samples={"test": (error + deviations).tolist()},
-            curve=[{"step": 500 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
+            curve=[
+                {"step": 500 * k, "seconds": 15.0 * k, "loss": loss, "error": None}
+                for k, loss in enumerate(losses, start=1)
+            ],
         )
         run.save(small, spec.name(seed))
 
