@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lno import Fields, Operator, cli
+from lno import Fields, Operator, cli, operator_file
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ def with_provenance(folder: Path, tmp_path: Path, provenance: dict) -> Path:
     operator = Operator.load(folder / "m.safetensors", "cpu")
     operator.provenance.update(provenance)
     path = tmp_path / "m.safetensors"
-    operator.save(path)
+    with pytest.MonkeyPatch.context() as patch:  # a hostile file need not be written by us
+        patch.setattr(operator_file, "_require_provenance", lambda found: None)
+        operator.save(path)
     return path
 
 
@@ -138,7 +140,6 @@ def test_malformed_provenance_is_no_bug(
     done = run("evaluate", model)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and "bug" not in done.stderr
-    assert run("evaluate", model, "--data", folder / "data.h5").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -154,9 +155,10 @@ def test_malformed_provenance_is_no_bug(
         {"recipe": None},
     ],
 )
-def test_info_shows_a_model_of_any_provenance(
+def test_info_names_what_is_wrong_with_a_provenance(
     change: dict, run: Run, folder: Path, tmp_path: Path
 ) -> None:
     done = run("info", with_provenance(folder, tmp_path, change))
-    assert done.returncode == 0, done.stderr
-    assert "height → height" in done.stdout
+    assert done.returncode == 1
+    assert f"m.safetensors: provenance.{next(iter(change))}" in done.stderr
+    assert "bug" not in done.stderr
