@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from lno.config import from_dict, require_count, require_range, to_dict
 from lno.files import read_json, write_json
@@ -172,6 +172,15 @@ def coverage(fields: Sequence[Nonconformity], calibration: Calibration) -> dict[
             if hit.shape[1]:
                 hits[name].append(hit.mean(1))
     return {name: float(np.concatenate(found).mean()) for name, found in hits.items() if found}
+
+
+def flags(fields: Nonconformity, calibration: Calibration) -> Bool[np.ndarray, " s"]:
+    """Which fields have a statistic above its threshold: out of distribution."""
+    limits = calibration.at(fields.sensors)
+    flagged = fields.residual > limits.residual
+    if len(fields.disagreement):
+        flagged = flagged | (fields.disagreement > limits.disagreement)
+    return flagged
 
 
 def factor(scores: Float[np.ndarray, "s p"], level: float) -> float:
