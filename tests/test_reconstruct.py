@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
-from lno.calibration import Calibration, Nonconformity, calibrate, coverage, promise
+from lno.calibration import Calibration, Nonconformity, calibrate, coverage, flags, promise
 from lno.commands.reconstruct import reconstruct_file
 from lno.data import Batch
 from lno.data.interpolate import interpolate_rbf
@@ -518,3 +518,17 @@ def test_the_models_of_the_package_reconstruct_new_fields_within_their_bounds() 
     assert np.mean(wrong) < 0.2 * np.mean(classical)
     assert promise(0.9) in " ".join((PRETRAINED / "README.md").read_text().split())
     assert 0.8 < np.mean(covered) < 0.99  # at least 0.9 on average over many fields
+
+
+def test_fields_of_another_viscosity_are_flagged_or_contained() -> None:
+    whole = Reconstructor.load(device="cpu")
+    assert whole.calibration is not None
+    flagged = {}
+    for viscosity in (0.01, 0.005, 0.05):
+        fields = make(Burgers(viscosity=viscosity), samples=4, seed=99)
+        [found] = whole.nonconformity(fields, [RandomRatio(0.01)])
+        flagged[viscosity] = flags(found, whole.calibration).mean()
+        assert coverage([found], whole.calibration)["outside"] > 0.7
+    assert flagged[0.01] <= 0.25
+    assert flagged[0.005] >= 0.75
+    assert flagged[0.05] == 1
