@@ -54,7 +54,7 @@ SPECS: tuple[RunSpec, ...] = tuple(
     for specs, recipe in ((COMPLETERS, "our-completer"), (PROPAGATORS, "our-propagator"))
 )
 SEEDS = range(3)
-CALIBRATION = 512  # held-out fields: false alarms of 1 % need some hundred
+CALIBRATION = 512  # held-out fields: with fewer, thresholds depend on chance
 LEVEL, LEVELS = 0.9, (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 COMMAND = "lno reproduce pretrained"
 
