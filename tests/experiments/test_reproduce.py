@@ -199,7 +199,7 @@ def test_asking_for_what_the_table_has_not_is_an_error() -> None:
 
 
 def test_the_command_runs_what_is_missing_and_prints_it(
-    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["reproduce", "forward", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]
