@@ -32,9 +32,8 @@ def test_training_learns_an_operator(line_fields: Fields) -> None:
     larger = {**SMALL, "width": 32, "latents": 16}
     trained = Operator.fit(
         line_fields,
-        epochs=40,
+        epochs=60,
         recipe={"learning_rate": 5e-3},
-        seed=1,
         config=larger,
         validation=0.25,
         progress=False,

@@ -55,6 +55,7 @@ SPECS: tuple[RunSpec, ...] = tuple(
 )
 SEEDS = range(3)
 CALIBRATION = 512  # held-out fields: with fewer, thresholds depend on chance
+MANY, FEWER = 0.01, 128  # above this ratio a field takes seconds: so many fields have to do
 LEVEL, LEVELS = 0.9, (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 COMMAND = "lno reproduce pretrained"
 
@@ -137,11 +138,15 @@ def joined(spec: RunSpec, members: Sequence[Operator]) -> Operator:
 
 def nonconformity(reconstructor: Reconstructor, fields: Fields) -> list[Nonconformity]:
     """How fields differ from their reconstructions, at every ratio."""
-    patterns = [RandomRatio(ratio) for ratio in RATIOS]
-    batches = len(patterns) * -(-len(fields) // BATCH)
+    counts = {r: len(fields) if r <= MANY else min(FEWER, len(fields)) for r in RATIOS}
+    batches = sum(-(-count // BATCH) for count in counts.values())
+    found: list[Nonconformity] = []
     with progress("reconstructing", batches) as update:
         done = iter(range(1, batches + 1))
-        return reconstructor.nonconformity(fields, patterns, report=lambda: update(next(done)))
+        for ratio, count in counts.items():
+            some, pattern = fields.split(count)[0], [RandomRatio(ratio)]
+            found += reconstructor.nonconformity(some, pattern, report=lambda: update(next(done)))
+    return found
 
 
 def errors(reconstructor: Reconstructor, test: Fields) -> dict[str, float]:
