@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,9 +21,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lno.calibration import Calibration, Nonconformity, calibrate, coverage, require_fields
-from lno.config import require_range
+from lno.config import require_count, require_range
 from lno.data import Batch, Fields
-from lno.data.observe import Pattern
+from lno.data.checks import require_flag, require_path, require_type
+from lno.data.observe import Pattern, require_pattern
 from lno.data.sensors import validate_sensors
 from lno.distribution import Ensemble, at_least_usual, scores
 from lno.evaluation import batches
@@ -32,6 +33,7 @@ from lno.operator import Operator
 from lno.scores import Score
 from lno.tasks import Completion, Propagation
 
+NAMES = ("completer.safetensors", "propagator.safetensors", "calibration.json")
 PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # the models that come with `lno`
 DRAWS = 8  # of the sensors' noise, to measure how far it moves the field
 CHECKED = 1024  # points inside the window, at random, where the propagator is compared
@@ -78,6 +80,12 @@ class Reconstructor:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
+        for name, kind, expected in (
+            ("completer", Operator, "an operator trained for Completion, like Operator.load(...)"),
+            ("propagator", Operator | None, "an operator trained for Propagation, or None"),
+            ("calibration", Calibration | None, "a Calibration, see `calibrated`, or None"),
+        ):
+            require_type(name, getattr(self, name), kind, expected)
         first, second = self.completer.task, self.propagator and self.propagator.task
         if not isinstance(first, Completion) or not isinstance(second, Propagation | None):
             raise ValueError(
@@ -136,6 +144,8 @@ class Reconstructor:
             seed: decides the random errors that measure that.
         """
         require_range("noise", noise, 0.0, 1e30)
+        require_count("seed", seed, 2**63, least=0)
+        noise = float(noise)
         x, u = self.validated(x, u, noise)
         found = self._predict(x[None], u[None], noise)
         field = found.mean()[0].reshape(self.grid)
@@ -192,6 +202,8 @@ class Reconstructor:
             level: on average over new fields, at least this share of the points lies inside.
             seed: decides the places of the sensors.
         """
+        require_type("held_out", held_out, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_range("level", level, 0.0, 1.0)
         require_fields(len(held_out), level)  # before the work
         measured = self.nonconformity(held_out, patterns, seed)
         return replace(self, calibration=calibrate(measured, level))
@@ -221,8 +233,14 @@ class Reconstructor:
             seed: decides their places.
             report: is called after every BATCH fields.
         """
+        require_type("samples", samples, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_type("patterns", patterns, Iterable, "a list of patterns, like [RandomRatio(0.01)]")
+        patterns = list(patterns)
+        for k, pattern in enumerate(patterns):
+            require_pattern(f"patterns[{k}]", pattern)
+        require_count("seed", seed, 2**63, least=0)
         if samples.y is None:
-            raise ValueError("the data have no fields y to compare with")
+            raise ValueError("samples: the data have no fields y to compare with")
         points, whole = self._points(), samples if self.propagator else self._task.prepare(samples)
         places, truth = np.asarray(whole.x_query), np.asarray(whole.y)[..., 0]
         if places.shape != points.shape or not np.allclose(places, points, atol=1e-5):
@@ -259,6 +277,8 @@ class Reconstructor:
             folder: made if there is none.
             half: as in `Operator.save`.
         """
+        require_path("folder", folder)
+        require_flag("half", half)
         parts = (self.completer, self.propagator, self.calibration)
         pairs = list(zip(_files(folder), parts, strict=True))
         with ExitStack() as all_or_nothing:
@@ -273,6 +293,7 @@ class Reconstructor:
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
         """Read what `save` wrote; by default the models that come with the package."""
+        require_path("folder", folder)
         completer, propagator, calibration = _files(folder)
         if not completer.exists():
             ours = Path(folder) == PRETRAINED
@@ -288,8 +309,6 @@ class Reconstructor:
             Calibration.load(calibration) if calibration.exists() else None,
         )
 
-    # -- inside ----------------------------------------------------------------------------------
-
     @property
     def _largest(self) -> Operator:
         """The operator that decides the grid."""
@@ -297,8 +316,7 @@ class Reconstructor:
 
     @property
     def _task(self) -> Completion:
-        assert isinstance(self.completer.task, Completion)
-        return self.completer.task
+        return cast(Completion, self.completer.task)
 
     def _points(self) -> Float[np.ndarray, "p d"]:
         """The points of the grid."""
@@ -379,5 +397,4 @@ class Reconstructor:
 
 
 def _files(folder: str | Path) -> list[Path]:
-    names = ("completer.safetensors", "propagator.safetensors", "calibration.json")
-    return [Path(folder) / name for name in names]
+    return [Path(folder) / name for name in NAMES]

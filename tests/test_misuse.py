@@ -21,6 +21,7 @@ from lno import (
     Propagation,
     RandomRatio,
     Recipe,
+    Reconstructor,
     Rollout,
     Steady,
     Window,
@@ -360,6 +361,52 @@ def test_tasks_recipes_and_configs(cls: str, name: str) -> None:
 def test_common_mistakes_are_told_what_to_do(call: Callable[[], object], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.fixture(scope="module")
+def reconstructor() -> Reconstructor:
+    side = np.linspace(0, 1, 5)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    y = np.sin(x.sum(1, keepdims=True) + np.arange(6.0)[:, None, None])
+    fields = Fields(x, y=y, grid=(5, 5))
+    how: dict[str, Any] = {"epochs": 1, "config": TINY, "progress": False}
+    task = Completion(RandomRatio(0.5))
+    return Reconstructor(Operator.fit(fields, task=task, conditional=True, **how))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("completer", "propagator", "calibration", "x", "u", "noise", "seed"),
+        *("samples", "patterns", "held_out", "folder"),
+    ],
+)
+def test_reconstructors(
+    name: str, reconstructor: Reconstructor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    side = np.linspace(0, 1, 5)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    given = {"x": x[::3], "u": np.ones((9, 1))}
+    fields = Fields(x, y=np.ones((2, 25, 1)), grid=(5, 5))
+    parts = {"completer": reconstructor.completer}
+    calls: dict[str, Callable[[Any], object]] = {
+        **dict.fromkeys(
+            ("completer", "propagator", "calibration"),
+            lambda value: Reconstructor(**{**parts, name: value}),
+        ),
+        **dict.fromkeys(
+            ("x", "u", "noise", "seed"), lambda value: reconstructor(**{**given, name: value})
+        ),
+        "samples": lambda value: reconstructor.scores(value, [RandomRatio(0.5)]),
+        "patterns": lambda value: reconstructor.scores(fields, value),
+        "held_out": lambda value: reconstructor.calibrated(value, [RandomRatio(0.5)]),
+        "folder": lambda value: _named("folder", Reconstructor.load, value),
+    }
+    wrong = shows(name, calls[name])
+    # Fields of another kind are told what the operators were trained on.
+    wrong = [line for line in wrong if "= fields: unclear ValueError" not in line]
+    assert not wrong, "\n".join(wrong)
 
 
 def masked(values: np.ndarray, hidden: bool) -> np.ma.MaskedArray:
