@@ -96,7 +96,7 @@ def scores(
 
     Args:
         sensors: their number.
-        effective: how many sensors at random places they are worth.
+        effective: the effective number of sensors.
         statistics: of the sample.
         calibration: has the thresholds.
 
