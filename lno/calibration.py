@@ -10,8 +10,8 @@ the loss of a field is the share of its points outside its bounds, and λ is the
 fields of this kind, at least 90 % of the points lie inside. It needs 1 / (n + 1) ≤ 1 − level, which
 is 9 held-out fields at level 0.9; with fewer there are no bounds.
 
-Fields of another kind are recognised by two statistics, residual and disagreement. The threshold of each
-is a conformal quantile over the same held-out fields (`lno.scores`).
+Fields of another kind are recognised by two statistics, residual and disagreement. The threshold
+of each is a conformal quantile over the same held-out fields (`lno.scores`).
 """
 
 from __future__ import annotations
