@@ -122,6 +122,7 @@ WRONG: dict[str, Any] = {
     "exception": ValueError("x"),
 }
 CLEAR = (ValueError, TypeError, OSError)
+SHAPES = "beartype"  # in tests, what checks shapes in signatures may speak first
 
 
 def shows(name: str, call: Callable[[Any], object], allowed: tuple[str, ...] = ()) -> list[str]:
@@ -138,6 +139,8 @@ def shows(name: str, call: Callable[[Any], object], allowed: tuple[str, ...] = (
                 if len(said) < 20 or not re.search(rf"\b{re.escape(last)}\b", said):
                     found.append(f"{name} = {kind}: unclear {type(error).__name__}: {said[:200]}")
             except Exception as error:
+                if type(error).__module__.startswith(SHAPES):
+                    continue
                 found.append(f"{name} = {kind}: {type(error).__name__}: {str(error)[:200]}")
     return found
 
@@ -398,8 +401,8 @@ def test_reconstructors(
         **dict.fromkeys(
             ("x", "u", "noise", "seed"), lambda value: reconstructor(**{**given, name: value})
         ),
-        "samples": lambda value: reconstructor.scores(value, [RandomRatio(0.5)]),
-        "patterns": lambda value: reconstructor.scores(fields, value),
+        "samples": lambda value: reconstructor.nonconformity(value, [RandomRatio(0.5)]),
+        "patterns": lambda value: reconstructor.nonconformity(fields, value),
         "held_out": lambda value: reconstructor.calibrated(value, [RandomRatio(0.5)]),
         "folder": lambda value: _named("folder", Reconstructor.load, value),
     }

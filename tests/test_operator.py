@@ -43,7 +43,7 @@ def test_training_learns_an_operator(line_fields: Fields) -> None:
     assert after < 0.05 < 0.5 < before
     curve = trained.provenance["curve"]
     assert curve[-1]["error"] < curve[0]["error"]
-    assert curve[-1]["step"] == 40 * 8  # thirty samples are left, four in a step
+    assert curve[-1]["step"] == 60 * 8  # thirty samples are left, four in a step
 
 
 def test_the_same_seed_gives_the_same_bits(line_fields: Fields) -> None:

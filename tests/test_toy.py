@@ -142,7 +142,7 @@ def test_they_go_through_every_command(folder: Path, capsys: pytest.CaptureFixtu
     lno(capsys, *cut, "--resume")
     assert Run.load("cut/run.json").metrics == run.metrics
 
-    evaluated = lno(capsys, "evaluate", "whole/model.safetensors", "--device", "cpu")
+    evaluated = lno(capsys, "evaluate", "whole/model.safetensors", "--data", "plate.h5")
     assert evaluated.splitlines()[-1] == trained.splitlines()[-1]
     lno(
         capsys, "predict", "whole/model.safetensors", "plate.h5", "--out", "p.h5", "--plot", "p.png"

@@ -57,8 +57,8 @@ def execute(
         device: as in `Operator.fit`.
         options: further arguments of `Operator.fit`: resume, pause_after, split, ...
     """
+    samples = spec.samples(device)
     with owner(out):
-        samples = spec.samples(device)
         operator = fit(spec, seeds, samples, out, device, **options)
         *_, test = samples
         runs = [record(spec, operator, k, seed, test, out) for k, seed in enumerate(seeds)]
@@ -68,7 +68,7 @@ def execute(
 
 
 def owner(out: Path) -> AbstractContextManager[None]:
-    """Keep the folder of a run to this process, from the data to the last file."""
+    """Keep the folder of a run to this process until its last file is written."""
     return owning(require_folder(out)) if is_main() else nullcontext()
 
 

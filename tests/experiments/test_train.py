@@ -318,7 +318,7 @@ def test_a_budget_that_is_paused_and_resumed_is_the_run_that_was_planned(
 @pytest.mark.parametrize("pause_after", [(), ("--pause-after", 60)])
 def test_an_interrupted_run_is_no_success(
     pause_after: tuple[object, ...],
-    three: Path,
+    two: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -326,7 +326,7 @@ def test_an_interrupted_run_is_no_success(
     """Whether or not it would have been paused later: a script must not go on."""
     monkeypatch.setattr("lno.operator.run", lambda *_, **__: False)  # as after Ctrl-C
     monkeypatch.setattr("sys.argv", ["/somewhere/lno/cli.py", "train", "my data.h5"])
-    words = ("train", three / "data.h5", "--rollout", 2, "--device", "cpu", *pause_after)
+    words = ("train", two / "data.h5", "--rollout", 2, "--device", "cpu", *pause_after)
     assert cli.run([*map(str, words), "--out", str(tmp_path / "run")]) == 130
     assert " -m lno.cli train 'my data.h5' --resume\n" in capsys.readouterr().out
 
@@ -382,14 +382,14 @@ def test_a_malformed_split_is_not_used(own: object) -> None:
 def test_a_report_on_damaged_files_names_them(
     name: str,
     content: str,
-    three: Path,
+    two: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("lno.report.html.picture", lambda *_: "<img>")  # drawing takes seconds
     folder = tmp_path / "lno"
-    shutil.copytree(three / "lno", folder)
+    shutil.copytree(two / "deeponet", folder)
     if content.startswith('{"'):
         content = json.dumps(json.loads((folder / name).read_text()) | json.loads(content))
     (folder / name).write_text(content)
@@ -403,11 +403,11 @@ def test_a_report_on_damaged_files_names_them(
 
 
 def test_names_of_runs_are_harmless_in_a_report(
-    three: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    two: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     name = "<script> | $\\frac{$"
     folder = tmp_path / name
-    shutil.copytree(three / "lno", folder)
+    shutil.copytree(two / "deeponet", folder)
     content = json.loads((folder / "run.json").read_text())
     content |= {"problem": name, "recipe": name, "hardware": name, "model": name}
     (folder / "run.json").write_text(json.dumps(content))
