@@ -58,12 +58,13 @@ def names_the_file(error: BaseException, path: Path | None) -> bool:
     Without a path, any error counts that our own code raised.
     """
     message = str(error)
-    if not isinstance(error, ValueError | OSError | TypeError) or len(message) < 20:
+    kinds = (ValueError, OSError) if path is not None else (ValueError, OSError, TypeError, IndexError)
+    if not isinstance(error, kinds) or len(message) < 20:
         return False
     if any(name in message for name in _INTERNAL):
         return False
     if path is not None:
-        return not isinstance(error, TypeError) and path.name in message
+        return path.name in message
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "/lno/" in last.filename and (last.line or "").lstrip().startswith("raise")
 
