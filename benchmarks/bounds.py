@@ -63,7 +63,7 @@ def main() -> None:
     with one_thread():
         for name, (choose, noise) in CASES.items():
             random = np.random.default_rng(0)
-            shares, errors, effective = [], [], []
+            shares, errors, effective, flagged = [], [], [], []
             for field in y:
                 chosen = choose(random, inside)
                 u = field[chosen] + noise * random.standard_normal((len(chosen), 1))
@@ -72,6 +72,7 @@ def main() -> None:
                 shares.append([covered[rows].mean(), covered[~rows].mean()])
                 errors.append(np.abs(found.mean - truth)[rows].mean() / np.abs(truth[rows]).mean())
                 effective.append(reconstructor.effective_sensors(x[chosen]))
+                flagged.append(found.flagged)
             within, beyond = np.mean(shares, axis=0)
             measured.append(
                 {
@@ -80,9 +81,11 @@ def main() -> None:
                     "inside": float(within),
                     "outside": float(beyond),
                     "relative_mae": float(np.mean(errors)),
+                    "flagged": float(np.mean(flagged)),
                 }
             )
-            print(f"{name}: {100 * within:.0f} % inside, {100 * beyond:.0f} % outside", flush=True)
+            shown = (100 * share for share in (within, beyond, np.mean(flagged)))
+            print("{}: {:.0f} % inside, {:.0f} % outside, {:.0f} % flagged".format(name, *shown))
             result = {"rows": measured, "samples": len(y), "level": calibration.level}
             write_json(RESULT, {**result, "hardware": hardware(reconstructor.completer.device)})
 

@@ -1,7 +1,7 @@
 """Bounds that hold on average over fields: conformal risk control.
 
-A bound is the mean of an ensemble ± λ times the standard deviation of its members (the spread). The
-factor λ is calibrated on n held-out fields. Points of one field are not exchangeable, fields are:
+A bound is the mean of an ensemble ± λ times its uncertainty (`lno.distribution`). The factor λ is
+calibrated on n held-out fields. Points of one field are not exchangeable, fields are:
 the loss of a field is the share of its points outside its bounds, and λ is the smallest factor with
 
     (Σ loss over the n held-out fields + 1) / (n + 1) ≤ 1 − level
@@ -9,28 +9,42 @@ the loss of a field is the share of its points outside its bounds, and λ is the
 (Angelopoulos et al., Conformal Risk Control, 2022). The promise, at level 0.9: on average over new
 fields of this kind, at least 90 % of the points lie inside. It needs 1 / (n + 1) ≤ 1 − level, which
 is 9 held-out fields at level 0.9; with fewer there are no bounds.
+
+Fields of another kind are told by two statistics, residual and disagreement. The threshold of each
+is a conformal quantile over the same held-out fields (`lno.scores`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from lno.config import from_dict, require_count, require_range, to_dict
 from lno.files import read_json, write_json
+from lno.scores import threshold
 
-OUTLIERS = 0.01  # of held-out fields lie above the threshold of the out-of-distribution score
+FALSE_ALARMS = 0.02  # the share of fields like the held-out ones that are flagged, at most
 PROMISE = "on average over new fields of this kind, at least {level:g} % of the points lie inside"
+
+
+class Limits(NamedTuple):
+    """The factors and thresholds for one number of sensors."""
+
+    inside: float
+    outside: float
+    residual: float
+    disagreement: float
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Factors of the spread that make bounds, for some numbers of sensors.
+    """Factors that make bounds, and thresholds of the statistics, for some numbers of sensors.
 
     Args:
         level: the share of points that are to lie inside the bounds, on average over fields.
@@ -38,8 +52,8 @@ class Calibration:
         sensors: numbers of sensors, increasing.
         inside: for each of them, the factor inside the completer's window.
         outside: the factor outside of the window; empty for a completer alone.
-        threshold: for each number of sensors, the 99 % quantile of the out-of-distribution score
-            over held-out fields.
+        residual: the threshold of the residual.
+        disagreement: the threshold of the disagreement; empty for a completer alone.
     """
 
     level: float
@@ -47,15 +61,16 @@ class Calibration:
     sensors: tuple[int, ...]
     inside: tuple[float, ...]
     outside: tuple[float, ...]
-    threshold: tuple[float, ...]
+    residual: tuple[float, ...]
+    disagreement: tuple[float, ...]
 
     def __post_init__(self) -> None:
         require_range("Calibration.level", self.level, 0.0, 1.0)
         require_count("Calibration.fields", self.fields, 10**9)
         require_fields(self.fields, self.level)
-        for name in ("sensors", "inside", "outside", "threshold"):
+        for name in ("sensors", *Limits._fields):
             values = getattr(self, name)
-            optional = name == "outside" and values == ()
+            optional = values == () and name in ("outside", "disagreement")
             if not isinstance(values, tuple) or not (
                 0 < len(values) == len(self.sensors) or optional
             ):
@@ -71,18 +86,15 @@ class Calibration:
         if list(self.sensors) != sorted(set(self.sensors)):
             raise ValueError(f"Calibration.sensors must increase, got {self.sensors}")
 
-    def at(self, sensors: float) -> tuple[float, float, float]:
-        """The factors inside and outside and the threshold, interpolated in log(sensors).
+    def at(self, sensors: float) -> Limits:
+        """The factors and thresholds, interpolated in log(sensors); 0 where there are none.
 
-        The factor outside is 0 for a completer alone.
-
-        >>> Calibration(0.9, 20, (10, 1000), (2.0, 4.0), (1.0, 1.0), (0.1, 0.1)).at(100)
-        (3.0, 1.0, 0.1)
+        >>> Calibration(0.9, 20, (10, 1000), (2.0, 4.0), (1.0, 1.0), (7.0, 5.0), (3.0, 3.0)).at(100)
+        Limits(inside=3.0, outside=1.0, residual=6.0, disagreement=3.0)
         """
-        values = (self.inside, self.outside or (0.0,) * len(self.sensors), self.threshold)
-        known = np.log(self.sensors)
-        inside, outside, threshold = (float(np.interp(np.log(sensors), known, v)) for v in values)
-        return inside, outside, threshold
+        known, none = np.log(self.sensors), (0.0,) * len(self.sensors)
+        values = (getattr(self, name) or none for name in Limits._fields)
+        return Limits(*(float(np.interp(np.log(sensors), known, v)) for v in values))
 
     def save(self, path: str | Path) -> None:
         """Write a JSON file, atomically."""
@@ -98,59 +110,77 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """How far reconstructions of held-out fields are from the truth, for one number of sensors.
+class Nonconformity:
+    """How held-out fields differ from their reconstructions, for one number of sensors.
 
     Args:
         sensors: the number of sensors.
-        inside: |truth − mean| / spread at the points inside the window, of each field.
+        inside: |truth − mean| / uncertainty at the points inside the window, of each field.
         outside: the same at the points outside; no points for a completer alone.
-        residual: the out-of-distribution score of each field: the residual of the completer at the
-            sensors, relative to the values there.
+        residual: the statistic of the completer, of each field.
+        disagreement: the statistic of the propagator, of each field; none for a completer alone.
     """
 
     sensors: int
     inside: Float[np.ndarray, "s p"]
     outside: Float[np.ndarray, "s r"]
     residual: Float[np.ndarray, " k"]  # k: fields, times patterns where several are merged
+    disagreement: Float[np.ndarray, " m"] = field(default_factory=lambda: np.zeros(0))
 
 
-def calibrate(scores: Sequence[Scores], level: float = 0.9) -> Calibration:
-    """The smallest factors that keep the promise, for every number of sensors.
+def calibrate(fields: Sequence[Nonconformity], level: float = 0.9) -> Calibration:
+    """The smallest factors that keep the promise, and thresholds, for every number of sensors.
 
-    >>> fields = [Scores(10, np.linspace([0], [1], 20), np.zeros((20, 0)), np.ones(20))]
-    >>> calibrate(fields, 0.9).inside  # one field in 20 may lie outside: (1 + 1) / 21 ≤ 0.1
+    The false alarm rate is divided equally among the statistics (Bonferroni).
+
+    >>> errors = np.linspace(0, 1, 20)
+    >>> found = Nonconformity(10, errors[:, None], np.zeros((20, 0)), errors)
+    >>> calibrate([found], 0.9).inside  # one field in 20 may lie outside: (1 + 1) / 21 ≤ 0.1
     (0.947...,)
     """
-    counts = sorted({one.sensors for one in scores})
-    merged = [_merge([one for one in scores if one.sensors == count]) for count in counts]
-    fields = min((len(one.inside) for one in merged), default=0)
-    require_fields(fields, level)
+    counts = sorted({one.sensors for one in fields})
+    merged = [_merge([one for one in fields if one.sensors == count]) for count in counts]
+    held_out = min((len(one.inside) for one in merged), default=0)
+    require_fields(held_out, level)
+    statistics = {
+        name: [values for one in merged if len(values := getattr(one, name))]
+        for name in ("residual", "disagreement")
+    }
+    rate = FALSE_ALARMS / sum(map(bool, statistics.values()))
     alone = all(one.outside.shape[1] == 0 for one in merged)
     return Calibration(
         level,
-        fields,
+        held_out,
         tuple(counts),
         tuple(factor(one.inside, level) for one in merged),
         () if alone else tuple(factor(one.outside, level) for one in merged),
-        tuple(_quantile(one.residual, 1 - OUTLIERS) for one in merged),
+        *(tuple(threshold(v, rate) for v in each) for each in statistics.values()),
     )
 
 
-def coverage(scores: Sequence[Scores], calibration: Calibration) -> dict[str, float]:
+def coverage(fields: Sequence[Nonconformity], calibration: Calibration) -> dict[str, float]:
     """The share of points inside the bounds, on average over fields.
 
     Inside the window, outside of it, and of all points; without those that there are none of.
     """
     hits: dict[str, list[np.ndarray]] = {"inside": [], "outside": [], "all": []}
-    for one in scores:
-        inside, outside, _ = calibration.at(one.sensors)
-        within, beyond = one.inside <= inside, one.outside <= outside
+    for one in fields:
+        limits = calibration.at(one.sensors)
+        within, beyond = one.inside <= limits.inside, one.outside <= limits.outside
         each = {"inside": within, "outside": beyond, "all": np.concatenate((within, beyond), 1)}
         for name, hit in each.items():
             if hit.shape[1]:
                 hits[name].append(hit.mean(1))
     return {name: float(np.concatenate(found).mean()) for name, found in hits.items() if found}
+
+
+def flags(fields: Nonconformity, calibration: Calibration) -> Bool[np.ndarray, " s"]:
+    """Which fields have a statistic above its threshold: out of distribution."""
+    limits = calibration.at(fields.sensors)
+    flagged = fields.residual > limits.residual
+    if len(fields.disagreement):
+        flagged = flagged | (fields.disagreement > limits.disagreement)
+    return flagged
 
 
 def factor(scores: Float[np.ndarray, "s p"], level: float) -> float:
@@ -185,22 +215,15 @@ def promise(level: float) -> str:
     return PROMISE.format(level=100 * level)
 
 
-def _merge(alike: Sequence[Scores]) -> Scores:
-    """Several patterns with one number of sensors: a field stays one unit."""
+def _merge(alike: Sequence[Nonconformity]) -> Nonconformity:
+    """Several patterns with one number of sensors: a field stays one unit of the bounds."""
     sizes = {len(one.inside) for one in alike}
     if len(sizes) > 1:
         raise ValueError(
-            f"{alike[0].sensors} sensors: expected scores of the same fields, got {sorted(sizes)} "
+            f"{alike[0].sensors} sensors: expected errors of the same fields, got {sorted(sizes)} "
             "fields"
         )
-    inside, outside = (
-        np.concatenate([getattr(one, k) for one in alike], 1) for k in ("inside", "outside")
+    return Nonconformity(
+        alike[0].sensors,
+        *(np.concatenate([getattr(one, k) for one in alike], -1) for k in Limits._fields),
     )
-    residual = np.concatenate([one.residual for one in alike])
-    return Scores(alike[0].sensors, inside, outside, residual)
-
-
-def _quantile(values: np.ndarray, level: float) -> float:
-    """The conformal quantile: slightly above the empirical one."""
-    n = len(values)
-    return float(np.quantile(values, min(1.0, np.ceil((n + 1) * level) / n)))

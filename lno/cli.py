@@ -6,7 +6,10 @@ and version need neither torch nor matplotlib.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import signal
 import sys
 import traceback
 import warnings
@@ -18,6 +21,7 @@ import typer
 from typer.core import TyperGroup
 
 from lno.commands.console import INTERRUPTED, err, out
+from lno.text import visible
 from lno.version import __version__
 
 COMMANDS = {
@@ -84,7 +88,16 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # terminals that have no letter for ² or →
-    sys.exit(run(sys.argv[1:]))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    code = run(sys.argv[1:])
+    _end_at_next_signal()
+    try:
+        sys.stdout.flush()
+    except OSError as error:  # a full disk, or a reader that went away
+        code = code or _show_error(error, debug=False)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains too
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -102,6 +115,8 @@ def run(arguments: Sequence[str]) -> int:
             code = typer.main.get_command(app)(words, prog_name="lno", standalone_mode=False)
         except SystemExit as stopped:
             return stopped.code if isinstance(stopped.code, int) else 1
+        except KeyboardInterrupt:
+            code = INTERRUPTED
         except Exception as error:
             return _show_error(error, debug=len(words) < len(arguments))
     if code == INTERRUPTED:
@@ -109,17 +124,45 @@ def run(arguments: Sequence[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _interrupt(*_: object) -> None:
+    """Ctrl-C and SIGTERM: stop, with time to save what there is; the second one ends at once."""
+    _end_at_next_signal()
+    raise KeyboardInterrupt
+
+
+def _end_at_next_signal() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _end)
+
+
+def _end(*_: object) -> None:
+    """End this process without a word; files that it was writing keep their old content."""
+    if sys.stderr.isatty():
+        os.write(2, b"\x1b[?25h\n")  # a progress bar hides the cursor
+    os._exit(INTERRUPTED)
+
+
 def _show_error(error: Exception, debug: bool) -> int:
     """Print an error; returns the exit code."""
     if hasattr(error, "show"):  # the parser's own errors know how to print themselves
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        err.print(visible(shown.getvalue(), keep="\n"), soft_wrap=True, end="")
         return getattr(error, "exit_code", 2)
     if debug:
-        traceback.print_exception(error)
+        whole = "".join(traceback.format_exception(error))
+        err.print(visible(whole, keep="\n"), soft_wrap=True, end="")
         return 1
     expected = isinstance(error, ValueError | OSError | RuntimeError | MemoryError)
+    # Libraries wrap the errors of the system in their own, with the same words.
+    full = getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error)
+    expected = full or (expected and not isinstance(error, RecursionError))
+    text = visible(error, keep="\n") or type(error).__name__
+    if isinstance(error, MemoryError):
+        text = f"not enough memory {text}"
     kind = "" if expected else f"{type(error).__name__}: "
-    err.print(f"error: {kind}{error}", soft_wrap=True, markup=False)
+    advice = ". The disk is full: make room, then run the same command again" if full else ""
+    err.print(f"error: {kind}{text}{advice}", soft_wrap=True)
     if not expected:
         err.print("This looks like a bug; --debug shows where it comes from.")
     return 1
@@ -128,7 +171,7 @@ def _show_error(error: Exception, debug: bool) -> int:
 def _show_warning(message: Any, *_: Any, **__: Any) -> None:
     if str(message) not in WARNED:
         WARNED.add(str(message))
-        err.print(f"warning: {message}", soft_wrap=True, markup=False)
+        err.print(f"warning: {visible(message)}", soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
 from lno import evaluation
-from lno.config import from_dict, require_count, require_json, require_range, to_dict
+from lno.config import require_count, require_range, to_dict
 from lno.data import Batch, Fields
+from lno.data.checks import as_shape, require_flag, require_path, require_type
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
 from lno.models import Model, build_model, require_capable
-from lno.models.streamed import slices
-from lno.prediction import CHUNK, Prediction, background_at, predict_batch
+from lno.prediction import Prediction, as_observations, predict_batch, predict_groups
 from lno.tasks import Steady, Task
+from lno.text import visible
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
-from lno.training.inputs import copies, demand, model_spec, require_alike, require_inputs
+from lno.training.inputs import (
+    check_arguments,
+    copies,
+    demand,
+    model_spec,
+    require_alike,
+    require_inputs,
+)
 from lno.training.loop import curve_rows
 from lno.training.precision import pick_precision
 from lno.training.recipe import Recipe
@@ -54,6 +62,7 @@ class Operator:
             on which other queries are asked; None: all.
         provenance: how it was trained.
 
+    >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]
     >>> slope = np.linspace(-1, 1, 12)[:, None, None]
     >>> data = Fields(t, u=slope * t, y=slope * t**2)
@@ -138,17 +147,11 @@ class Operator:
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
         """
-        recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
-        recipe = recipe if epochs is None else replace(recipe, epochs=epochs)
-        require_count("members", members, 1024)
-        require_count("seed", seed, 2**31, least=0)
-        for name, value in (("minutes", minutes), ("pause_after", pause_after)):
-            require_range(name, 0.0 if value is None else value, 0.0, 1e9)
-        if epochs is not None and minutes is not None:
-            raise ValueError("epochs and minutes both say how long to train: pass one of them")
+        recipe = check_arguments(**{k: v for k, v in locals().items() if k not in ("cls", "init")})
+        example = "a trained operator, like Operator.load('model.safetensors')"
+        require_type("init", init, Operator | None, example)
         if init and config is not None:
             raise ValueError("init brings its model with it: pass either init or config")
-        require_json("provenance of the data", train_data.provenance)
         where = pick_device(device)
         processes = join(split, where)  # first: it decides which of several GPUs to use
         task = task or (init.task if init else Steady())
@@ -156,6 +159,7 @@ class Operator:
         prepared = task.prepare(used)
         require_inputs(prepared, task, recipe.weighted)
         normalizers = init.normalizers if init else task.normalizers(prepared)
+        normalizers.x.require_readable(prepared)
         if init:
             own = (init.members, init.normalizers)
             kind, nets = init.kind, copies(*own, members, prepared, task)
@@ -177,6 +181,7 @@ class Operator:
             processes,
             symmetries,
         )
+        began = perf_counter()
         finished = run(
             training,
             kind,
@@ -188,16 +193,19 @@ class Operator:
             show=progress,
             tensorboard=tensorboard,
         )
+        paused = pause_after is not None and perf_counter() - began >= 60 * pause_after
+        stopped = "" if finished else "paused" if paused else "interrupted"
         provenance = {
             "lno": __version__,
             "torch": torch.__version__,
             "hardware": hardware(where),
             "precision": training.precision,
-            "data": {"digest": used.digest, "samples": len(used), **used.provenance},
+            "data": {**used.provenance, "digest": used.digest, "samples": len(used)},
             "recipe": to_dict(recipe),
             "symmetries": [g.name for g in symmetries],
             "seed": seed,
             "finished": finished,
+            **({"stopped": stopped} if stopped else {}),
             "seconds": round(training.seconds, 2),
             "compile_seconds": round(training.compile_seconds, 2),
             "peak_memory_gb": training.peak_memory / 1e9 or None,
@@ -222,7 +230,7 @@ class Operator:
 
     def __repr__(self) -> str:
         names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
-        u, x, y = (name or "positions" for name in names)
+        u, x, y = (visible(name or "positions") for name in names)
         each = f"{len(self.members)} × " if len(self.members) > 1 else ""
         weights = self.parameters // len(self.members)
         return f"Operator({each}{self.kind} with {weights:,} weights: {u} of {x} → {y})"
@@ -249,13 +257,15 @@ class Operator:
 
     def member(self, k: int) -> Operator:
         """The operator of the k-th member alone."""
+        require_type("k", k, int, "the number of a member")
         if not 0 <= k < len(self.members):
             raise IndexError(f"no member {k}: this operator has {len(self.members)}, from 0 on")
         return replace(self, members=[self.members[k]])
 
     def on_grid(self, grid: tuple[int, ...]) -> Operator:
         """The same operator for data on another grid; models that need none do not change."""
-        return replace(self, members=[model.on_grid(grid) for model in self.members])
+        shape = as_shape("grid", grid)
+        return replace(self, members=[model.on_grid(shape) for model in self.members])
 
     def predict(
         self,
@@ -289,21 +299,8 @@ class Operator:
         Returns:
             Values (q, o), (b, q, o) or a list, as the input came; NumPy for NumPy, torch for torch.
         """
-        single, as_tensor = False, next((v.device for v in (x, u) if isinstance(v, Tensor)), None)
-        if isinstance(x, Fields):
-            fields = x
-            if any(v is not None for v in (u, x_query, parameters, weights, background)):
-                raise ValueError("Fields hold everything: pass nothing beside them")
-        else:
-            x, u, x_query, background = (
-                v if v is None else _arrays(v) for v in (x, u, x_query, background)
-            )
-            flat = (x, u, x_query, background)
-            single = all(v is None or (not isinstance(v, list) and v.ndim == 2) for v in flat)
-            u, background = (v[None] if single and v is not None else v for v in (u, background))
-            parameters = None if parameters is None else np.atleast_2d(_arrays(parameters))
-            extra = {"parameters": parameters, "weights": weights, "background": background}
-            fields = Fields(x, u, x_query, **extra, space=self.labels.space)
+        given = as_observations(x, u, x_query, parameters, weights, background, self.labels.space)
+        fields = given.fields
         require_range("noise", noise, 0.0, 1e30)
         if noise and not self.conditional:
             raise ValueError(
@@ -313,13 +310,12 @@ class Operator:
             raise ValueError(f"weights: {self.kind} does not read the sizes of points; lno does")
         self.labels.check(fields, self.normalizers.x.period)
         used = self if weights is None else replace(self, weighted=True)
-        parts = used._predict_groups(fields, noise)
-        if isinstance(x, list) or isinstance(x_query, list) or fields.is_ragged:
+        parts = predict_groups(used, fields, float(noise))
+        if given.listed:
             answers = [row for part in parts for row in part]
-            return [a.to(as_tensor) if as_tensor else a.numpy() for a in answers]
+            return [given.like(a) for a in answers]
         answer = torch.cat(list(parts))
-        answer = answer[0] if single else answer
-        return answer.to(as_tensor) if as_tensor else answer.numpy()
+        return given.like(answer[0] if given.single else answer)
 
     def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
         """The prediction of every member for a batch in physical units."""
@@ -349,6 +345,11 @@ class Operator:
         where: Bool[Tensor, " q"] | None = None,
     ) -> Errors:
         """Like `evaluate`, sample by sample; `where` says which query points count."""
+        require_type("test", test, Fields, "samples with answers, Fields(x, u, y=...)")
+        require_type("task", task, Task | None, "a task like lno.Steady(), or None")
+        require_count("seed", seed, 2**63, least=0)
+        if where is not None and not (isinstance(where, Tensor) and where.dtype == torch.bool):
+            raise TypeError(f"where: expected a tensor (q,) of True and False, got {where!r:.80}")
         task = task or self.task
         if test.y is None:
             raise ValueError("the data have no answers y to compare with")
@@ -375,6 +376,8 @@ class Operator:
         """
         from lno import operator_file
 
+        require_path("path", path)
+        require_flag("half", half)
         operator_file.save(self, path, half)
 
     @staticmethod
@@ -382,30 +385,5 @@ class Operator:
         """Read a file of `save`."""
         from lno import operator_file
 
+        require_path("path", path)
         return operator_file.load(path, device)
-
-    def _predict_groups(self, fields: Fields, noise: float) -> Iterator[Tensor]:
-        """Predictions for as many samples at a time as fit into one chunk of points."""
-        points = max(len(fields[0].x), len(fields[0].x_query))
-        size = 1 if fields.is_ragged else max(1, CHUNK // points)
-        for part in slices(len(fields), size):
-            batch = fields.batch(np.arange(part.start, part.stop))
-            if batch.background is not None and self.task.observes_answers:
-                batch = replace(batch, observed_background=background_at(batch, self.normalizers))
-            prediction = self.predict_batch(batch, noise).mean()
-            bad = ~torch.isfinite(prediction)
-            if bad.any():
-                sample, point, _ = bad.nonzero()[0].tolist()
-                raise RuntimeError(
-                    f"the prediction for sample {part.start + sample}, point {point} is not "
-                    "finite: the input is far from the training data, or the weights are damaged"
-                )
-            yield prediction
-
-
-def _arrays(values: Any) -> Any:
-    """Tensors and nested lists of numbers as arrays; lists of arrays as they are."""
-    if isinstance(values, Tensor):
-        return values.detach().cpu().numpy()
-    ragged = isinstance(values, list | tuple) and len(values) > 0 and np.ndim(values[0]) == 2
-    return list(values) if ragged else np.asarray(values)

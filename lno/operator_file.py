@@ -222,7 +222,8 @@ def _build(content: Content, weights: dict[str, Tensor], where: torch.device) ->
         _require_finite(name, weight)
     members: list[Model] = []
     for k in range(content.members):
-        member = copy.deepcopy(model)
+        last = k == content.members - 1
+        member = model if last else copy.deepcopy(model)  # a copy takes longer than the digest
         member.load_state_dict({n: w[k] if lead else w for n, w in weights.items()}, assign=True)
         members.append(member.requires_grad_(True).eval().to(where))
     return Operator(

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lno.data import Batch
+from lno.data import Batch, Fields
+from lno.data.columns import as_real
 from lno.data.krige import conditional_mean
 from lno.data.normalize import Normalizers
 from lno.models import Model, apply_model
@@ -48,6 +50,95 @@ class Prediction:
         return self.members.mean(0) if len(self.members) > 1 else self.members[0]
 
 
+@dataclass(frozen=True)
+class Observations:
+    """What `Operator.predict` was given.
+
+    Args:
+        fields: as data.
+        single: it was one sample without a batch axis; so is the answer.
+        listed: samples came as a list, or differ in their number of points: the answer is a list.
+        device: of the tensors; None: it was no torch.
+    """
+
+    fields: Fields
+    single: bool
+    listed: bool
+    device: torch.device | None = None
+
+    def like(self, answer: Tensor) -> Tensor | np.ndarray:
+        """An answer in the form of the question: torch for torch, else NumPy."""
+        return answer.numpy() if self.device is None else answer.to(self.device)
+
+
+def as_observations(
+    x: Any, u: Any, x_query: Any, parameters: Any, weights: Any, background: Any, space: int
+) -> Observations:
+    """The arguments of `Operator.predict` as data; NumPy, torch or nested lists."""
+    if isinstance(x, Fields):
+        if any(v is not None for v in (u, x_query, parameters, weights, background)):
+            raise ValueError("x: Fields hold everything, pass nothing beside them")
+        return Observations(x, False, x.is_ragged)
+    given = {"x": x, "u": u, "x_query": x_query, "background": background}
+    arrays = {name: None if v is None else _arrays(name, v) for name, v in given.items()}
+    present = {name: v for name, v in arrays.items() if v is not None}
+    if "x" not in present:
+        raise TypeError("x: expected positions (n, d) or (b, n, d), or Fields, got None")
+    for name, v in present.items():
+        if not isinstance(v, list) and v.ndim not in (2, 3):
+            raise ValueError(
+                f"{name}: expected an array (points, channels) of one sample, (samples, points, "
+                f"channels) of several, or a list of arrays; got shape {v.shape}. For one channel "
+                "write values[..., None]"
+            )
+    single = all(not isinstance(v, list) and v.ndim == 2 for v in present.values())
+    for name in ("u", "background"):
+        if single and name in present:
+            arrays[name] = present[name][None]
+        elif name in present and not isinstance(present[name], list) and present[name].ndim == 2:
+            several = next(n for n, v in present.items() if isinstance(v, list) or v.ndim == 3)
+            raise ValueError(
+                f"{name}: expected values of each sample, (samples, points, channels), as "
+                f"{several} has several samples; got shape {present[name].shape} of one"
+            )
+    if parameters is not None:
+        parameters = np.atleast_2d(as_real("parameters", parameters))
+    others = {"parameters": parameters, "weights": weights, "background": arrays["background"]}
+    fields = Fields(arrays["x"], arrays["u"], arrays["x_query"], **others, space=space)
+    listed = isinstance(arrays["x"], list) or isinstance(arrays["x_query"], list)
+    first = (v[0] if isinstance(v, list | tuple) and v else v for v in (x, u))
+    device = next((v.device for v in first if isinstance(v, Tensor)), None)
+    return Observations(fields, single, listed or fields.is_ragged, device)
+
+
+def _arrays(name: str, values: Any) -> Any:
+    """An array; or a list, where it is one of arrays (n_k, c)."""
+    if isinstance(values, list | tuple) and values:
+        each = [as_real(f"{name}, sample {k}", v) for k, v in enumerate(values)]
+        if each[0].ndim == 2:
+            return each
+    return as_real(name, values)
+
+
+def predict_groups(operator: Operator, fields: Fields, noise: float) -> Iterator[Tensor]:
+    """Predictions for as many samples at a time as fit into one chunk of points."""
+    points = max(len(fields[0].x), len(fields[0].x_query))
+    size = 1 if fields.is_ragged else max(1, CHUNK // points)
+    for part in slices(len(fields), size):
+        batch = fields.batch(np.arange(part.start, part.stop))
+        if batch.background is not None and operator.task.observes_answers:
+            batch = replace(batch, observed_background=background_at(batch, operator.normalizers))
+        prediction = predict_batch(operator, batch, noise).mean()
+        bad = ~torch.isfinite(prediction)
+        if bad.any():
+            sample, point, _ = bad.nonzero()[0].tolist()
+            raise RuntimeError(
+                f"the prediction for sample {part.start + sample}, point {point} is not finite: "
+                "the input is far from the training data, or the weights are damaged"
+            )
+        yield prediction
+
+
 @torch.inference_mode()
 def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Prediction:
     """The prediction of every member for a batch in physical units.
@@ -58,6 +149,7 @@ def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Predi
         noise: the standard deviation of the observations' errors, in their units; for conditional
             operators.
     """
+    operator.normalizers.require_readable(batch)
     with matmul_precision("fp32"):
         if operator.conditional:
             return _conditional(operator, batch, noise)

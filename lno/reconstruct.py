@@ -1,10 +1,9 @@
 """From a few sensors to a whole field, with calibrated bounds.
 
 A completer reconstructs the field inside its window from the sensors there. A propagator, if there
-is one, goes on from the window to the whole domain. Both are ensembles: the spread of the members,
-times a factor that is calibrated on held-out fields, gives bounds (`lno.calibration`). Bounds hold
-for fields like those. Residuals of the completer at the sensors are the score that tells others
-(out of distribution).
+is one, goes on from the window to the whole domain. Both are ensembles, which tell how uncertain
+they are and whether the field is out of distribution (`lno.distribution`). Their uncertainty, times
+a factor that is calibrated on held-out fields, gives bounds (`lno.calibration`).
 """
 
 from __future__ import annotations
@@ -14,27 +13,30 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lno.calibration import Calibration, Scores, calibrate, coverage, require_fields
-from lno.config import require_range
+from lno.calibration import Calibration, Nonconformity, calibrate, coverage, require_fields
+from lno.config import require_count, require_range
 from lno.data import Batch, Fields
-from lno.data.observe import Pattern
+from lno.data.checks import require_flag, require_path, require_type
+from lno.data.observe import Pattern, require_pattern
 from lno.data.sensors import validate_sensors
+from lno.distribution import Ensemble, at_least_usual, scores
 from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
+from lno.scores import Score
 from lno.tasks import Completion, Propagation
 
+NAMES = ("completer.safetensors", "propagator.safetensors", "calibration.json")
 PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # the models that come with `lno`
-FLOOR = 1e-3  # of the field's std, added to the spread: members may agree by chance
 DRAWS = 8  # of the sensors' noise, to measure how far it moves the field
-ALARM = 2.0  # times the threshold of the out-of-distribution score, beyond which there is a warning
+CHECKED = 1024  # points inside the window, at random, where the propagator is compared
 BATCH = 16  # held-out fields at once
 
 
@@ -47,18 +49,19 @@ class Reconstruction:
         mean: the field, of the shape of the grid.
         lower: its lower bounds; None without calibration.
         upper: its upper bounds; None without calibration.
-        score: the out-of-distribution score: the residual of the completer alone at the sensors,
-            relative to the values there.
-        threshold: the 99 % quantile of the score over held-out fields; None without calibration.
-            Far above it, neither field nor bounds can be trusted.
+        scores: whether the field is out of distribution; none without calibration.
     """
 
     axes: tuple[np.ndarray, ...]
     mean: np.ndarray
     lower: np.ndarray | None
     upper: np.ndarray | None
-    score: float
-    threshold: float | None
+    scores: tuple[Score, ...] = ()
+
+    @property
+    def flagged(self) -> bool:
+        """Whether any score is above its threshold: trust neither the field nor its bounds."""
+        return any(score.flagged for score in self.scores)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,12 @@ class Reconstructor:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
+        for name, kind, expected in (
+            ("completer", Operator, "an operator trained for Completion, like Operator.load(...)"),
+            ("propagator", Operator | None, "an operator trained for Propagation, or None"),
+            ("calibration", Calibration | None, "a Calibration, see `calibrated`, or None"),
+        ):
+            require_type(name, getattr(self, name), kind, expected)
         first, second = self.completer.task, self.propagator and self.propagator.task
         if not isinstance(first, Completion) or not isinstance(second, Propagation | None):
             raise ValueError(
@@ -99,7 +108,7 @@ class Reconstructor:
                 )
         if self.propagator is None and not self._inside(self._points()).all():
             raise ValueError(f"{first.window} of a periodic coordinate: expected a propagator too")
-        if self.propagator and self.calibration and not self.calibration.outside:
+        if self.propagator and self.calibration and not self.calibration.disagreement:
             raise ValueError("the calibration is that of a completer alone: calibrate again")
 
     @property
@@ -135,37 +144,28 @@ class Reconstructor:
             seed: decides the random errors that measure that.
         """
         require_range("noise", noise, 0.0, 1e30)
+        require_count("seed", seed, 2**63, least=0)
+        noise = float(noise)
         x, u = self.validated(x, u, noise)
-        members, residuals = self._predict(x[None], u[None], noise)
-        mean, spread = self._summary(members[:, 0])
-        field = mean.reshape(self.grid)
-        score = float(self._score(residuals, u[None], noise)[0])
+        found = self._predict(x[None], u[None], noise)
+        field = found.mean()[0].reshape(self.grid)
         if self.calibration is None:
-            return Reconstruction(self.axes(), field, None, None, score, None)
-        count = self.effective_sensors(x)
-        inside, outside, threshold = self.calibration.at(count)
-        width = np.where(self._inside(self._points()), inside, outside) * spread
+            return Reconstruction(self.axes(), field, None, None)
+        count, statistics = self.effective_sensors(x), found.statistics(noise)
+        limits, inside = self.calibration.at(count), self._inside(self._points())
+        scale = at_least_usual(statistics, limits) if noise else statistics
+        factors = np.where(inside, limits.inside, limits.outside)
+        width = factors * found.uncertainty(inside, scale)[0]
         if noise:
-            width = np.hypot(width, self._noise_width(x, u, members[:, 0], noise, seed))
+            width = np.hypot(width, self._noise_width(x, u, found.fields[:, 0], noise, seed))
         width = width.reshape(self.grid)
-        threshold = max(threshold, FLOOR)
-        fewest = self.calibration.sensors[0]
-        if 2 * count < fewest:  # nor is the threshold known for so few
-            few = f"{len(u)}" if count > 0.5 * len(u) else f"{len(u)} close to each other"
-            warnings.warn(
-                f"the bounds are calibrated for {fewest} sensors or more: with {few}, they may be "
-                "too narrow",
-                stacklevel=2,
-            )
-        elif score > ALARM * threshold:
-            warnings.warn(
-                "out of distribution: the residuals of the completer at the sensors are "
-                f"{score / threshold:.0f} times the 99 % quantile over held-out fields. Trust "
-                "neither the field nor its bounds. If the sensors have errors, pass their standard "
-                "deviation as noise",
-                stacklevel=2,
-            )
-        return Reconstruction(self.axes(), field, field - width, field + width, score, threshold)
+        of_one = {name: float(value[0]) for name, value in statistics.items()}
+        judged = scores(len(u), count, of_one, self.calibration)
+        result = Reconstruction(self.axes(), field, field - width, field + width, judged)
+        if result.flagged:
+            reasons = "; ".join(score.reason for score in judged if score.flagged)
+            warnings.warn(f"out of distribution: {reasons}", stacklevel=2)
+        return result
 
     def validated(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """The sensors that the completer reads; `SensorError` for one that it cannot use."""
@@ -202,8 +202,11 @@ class Reconstructor:
             level: on average over new fields, at least this share of the points lies inside.
             seed: decides the places of the sensors.
         """
+        require_type("held_out", held_out, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_range("level", level, 0.0, 1.0)
         require_fields(len(held_out), level)  # before the work
-        return replace(self, calibration=calibrate(self.scores(held_out, patterns, seed), level))
+        measured = self.nonconformity(held_out, patterns, seed)
+        return replace(self, calibration=calibrate(measured, level))
 
     def coverage(
         self, samples: Fields, patterns: Iterable[Pattern], seed: int = 0
@@ -213,16 +216,16 @@ class Reconstructor:
             raise ValueError(
                 "there are no bounds without calibration: see Reconstructor.calibrated"
             )
-        return coverage(self.scores(samples, patterns, seed), self.calibration)
+        return coverage(self.nonconformity(samples, patterns, seed), self.calibration)
 
-    def scores(
+    def nonconformity(
         self,
         samples: Fields,
         patterns: Iterable[Pattern],
         seed: int = 0,
         report: Callable[[], None] = lambda: None,
-    ) -> list[Scores]:
-        """How far reconstructions of whole fields are from the truth, for each pattern.
+    ) -> list[Nonconformity]:
+        """How whole fields differ from their reconstructions, for each pattern.
 
         Args:
             samples: whole fields on the grid.
@@ -230,8 +233,14 @@ class Reconstructor:
             seed: decides their places.
             report: is called after every BATCH fields.
         """
+        require_type("samples", samples, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_type("patterns", patterns, Iterable, "a list of patterns, like [RandomRatio(0.01)]")
+        patterns = list(patterns)
+        for k, pattern in enumerate(patterns):
+            require_pattern(f"patterns[{k}]", pattern)
+        require_count("seed", seed, 2**63, least=0)
         if samples.y is None:
-            raise ValueError("the data have no fields y to compare with")
+            raise ValueError("samples: the data have no fields y to compare with")
         points, whole = self._points(), samples if self.propagator else self._task.prepare(samples)
         places, truth = np.asarray(whole.x_query), np.asarray(whole.y)[..., 0]
         if places.shape != points.shape or not np.allclose(places, points, atol=1e-5):
@@ -239,24 +248,25 @@ class Reconstructor:
                 f"expected whole fields on the regular grid {self.grid} of the operators, got "
                 f"{samples} on {samples.grid}"
             )
-        inside, found = self._inside(points), []
+        inside, measured = self._inside(points), []
         for pattern in patterns:
-            task, errors, residual = replace(self._task, pattern=pattern), [], []
+            task, parts = replace(self._task, pattern=pattern), []
             for index, batch in batches(task.prepare(samples), task, seed=seed, size=BATCH):
                 if batch.mask is not None:
                     raise ValueError(
                         "bounds depend on the number of sensors: expected a pattern with a "
                         f"definite number of them, got {pattern}"
                     )
-                members, residuals = self._predict(batch.x, batch.u)
-                mean, spread = self._summary(members)
-                errors.append(np.abs(truth[index] - mean) / spread)
-                residual.append(self._score(residuals, batch.u.numpy()))
+                found = self._predict(batch.x, batch.u)
+                statistics = found.statistics()
+                errors = np.abs(truth[index] - found.mean())
+                errors /= found.uncertainty(inside, statistics)
+                part = {"inside": errors[:, inside], "outside": errors[:, ~inside], **statistics}
+                parts.append(part)
                 report()
-            each = np.concatenate(errors)
-            ends = (each[:, inside], each[:, ~inside])
-            found.append(Scores(batch.u.shape[1], *ends, np.concatenate(residual)))
-        return found
+            each = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+            measured.append(Nonconformity(batch.u.shape[1], **each))
+        return measured
 
     def save(self, folder: str | Path, *, half: bool = False) -> None:
         """Write `completer.safetensors`, `propagator.safetensors` and `calibration.json`.
@@ -267,6 +277,8 @@ class Reconstructor:
             folder: made if there is none.
             half: as in `Operator.save`.
         """
+        require_path("folder", folder)
+        require_flag("half", half)
         parts = (self.completer, self.propagator, self.calibration)
         pairs = list(zip(_files(folder), parts, strict=True))
         with ExitStack() as all_or_nothing:
@@ -281,6 +293,7 @@ class Reconstructor:
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
         """Read what `save` wrote; by default the models that come with the package."""
+        require_path("folder", folder)
         completer, propagator, calibration = _files(folder)
         if not completer.exists():
             ours = Path(folder) == PRETRAINED
@@ -296,8 +309,6 @@ class Reconstructor:
             Calibration.load(calibration) if calibration.exists() else None,
         )
 
-    # -- inside ----------------------------------------------------------------------------------
-
     @property
     def _largest(self) -> Operator:
         """The operator that decides the grid."""
@@ -305,8 +316,7 @@ class Reconstructor:
 
     @property
     def _task(self) -> Completion:
-        assert isinstance(self.completer.task, Completion)
-        return self.completer.task
+        return cast(Completion, self.completer.task)
 
     def _points(self) -> Float[np.ndarray, "p d"]:
         """The points of the grid."""
@@ -319,8 +329,8 @@ class Reconstructor:
             return np.ones(len(points), bool)
         return window.contains(points, self._largest.labels.names["x"])
 
-    def _predict(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
-        """Fields (k, b, p) of pairs of members, and residuals (k, b, n, 1) of completers."""
+    def _predict(self, x: Any, u: Any, noise: float = 0.0) -> Ensemble:
+        """What pairs of members make of the sensors of several samples."""
         points = self._points()
         inside = self._inside(points)
         window, rest = (torch.as_tensor(points[where])[None] for where in (inside, ~inside))
@@ -328,19 +338,25 @@ class Reconstructor:
         completed, residuals = self._complete(x, u, window, noise)
         others = self.propagator.members if self.propagator else []
         fields = np.empty((max(len(completed), len(others)), len(x), len(points)), np.float32)
+        checked = np.random.default_rng(0).permutation(window.shape[1])[:CHECKED]
+        asked, differences = torch.cat((rest, window[:, checked]), 1), []
         for k, field in enumerate(fields):
             known = completed[k % len(completed)]
             field[:, inside] = known[..., 0]  # not the propagator's: the completer read the sensors
-            if self.propagator and rest.shape[1]:
+            if self.propagator:
                 member = self.propagator.member(k % len(others))
-                beyond = member.predict_batch(Batch(window, known, rest)).members
-                field[:, ~inside] = beyond[0, ..., 0]
+                predicted = member.predict_batch(Batch(window, known, asked)).members[0, ..., 0]
+                beyond, again = predicted.split((rest.shape[1], len(checked)), 1)
+                field[:, ~inside] = beyond
+                differences.append((again - known[:, checked, 0]).numpy())
         if not np.isfinite(fields).all():
             raise RuntimeError(
                 "the reconstruction is not finite: the sensors are far from the training data, or "
                 "the weights are damaged"
             )
-        return fields, residuals.numpy()
+        compared = np.stack(differences) if differences else None
+        size = float(self._largest.normalizers.y.std[0])
+        return Ensemble(fields, residuals[..., 0].numpy(), compared, size)
 
     def _complete(
         self, x: Tensor, u: Tensor, queries: Tensor, noise: float
@@ -355,12 +371,6 @@ class Reconstructor:
         completed, at_sensors = members.split((queries.shape[1], x.shape[1]), 2)
         return completed, u - at_sensors
 
-    def _score(self, residuals: np.ndarray, u: np.ndarray, noise: float = 0.0) -> np.ndarray:
-        """The out-of-distribution score (b,), from residuals (k, b, n, 1) and values (b, n, 1)."""
-        mean = np.abs(residuals.mean(0)).mean((1, 2))
-        least = FLOOR * self._largest.normalizers.y.std[0]
-        return np.maximum(mean - noise, 0.0) / (np.abs(u).mean((1, 2)) + least)
-
     def _noise_width(
         self, x: np.ndarray, u: np.ndarray, members: np.ndarray, noise: float, seed: int
     ) -> np.ndarray:
@@ -373,8 +383,8 @@ class Reconstructor:
         for k in range(min(DRAWS, len(members))):
             drawn = u + errors[k :: len(members)]
             at = np.repeat(x[None], len(drawn), 0)
-            moved, _ = self._member(k)._predict(at, drawn, noise)
-            squares += np.square(moved[0] - members[k]).sum(0) / DRAWS
+            moved = self._member(k)._predict(at, drawn, noise).fields[0]
+            squares += np.square(moved - members[k]).sum(0) / DRAWS
         return t.ppf(0.5 + self.calibration.level / 2, DRAWS) * np.sqrt(squares)
 
     def _member(self, k: int) -> Reconstructor:
@@ -385,13 +395,6 @@ class Reconstructor:
         propagator = self.propagator.member(k % len(self.propagator.members))
         return replace(self, completer=completer, propagator=propagator)
 
-    def _summary(self, members: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The mean and the spread over members (k, …)."""
-        least = FLOOR * self._largest.normalizers.y.std[0]
-        spread = members.std(0, ddof=1) if len(members) > 1 else np.zeros(members.shape[1:])
-        return members.mean(0), spread + least
-
 
 def _files(folder: str | Path) -> list[Path]:
-    names = ("completer.safetensors", "propagator.safetensors", "calibration.json")
-    return [Path(folder) / name for name in names]
+    return [Path(folder) / name for name in NAMES]

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from lno.config import from_dict, from_tagged, require_count, to_dict, to_tagged
 from lno.data import Batch, Fields, columns
+from lno.data.checks import require_type
 from lno.data.normalize import Normalizers, Standardizer
-from lno.data.observe import PATTERNS, Pattern, Window
+from lno.data.observe import PATTERNS, Pattern, Window, require_pattern
 
 Apply = Callable[[Batch], Tensor]
 
@@ -186,6 +187,11 @@ class Completion(Steady):
     observes_answers: ClassVar[bool] = True
     asks_elsewhere: ClassVar[bool] = True
 
+    def __post_init__(self) -> None:
+        require_pattern("Completion.pattern", self.pattern)
+        expected = "the part of the domain that is observed, like Window('t', 0.0, 0.5), or None"
+        require_type("Completion.window", self.window, Window | None, expected)
+
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window."""
         everywhere = Window(fields.names["x"][0], float("-inf"), float("inf"))
@@ -246,6 +252,10 @@ class Propagation(Steady):
 
     observes_answers: ClassVar[bool] = True
     asks_elsewhere: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        expected = "the part of the domain that is known, like Window('t', 0.0, 0.5)"
+        require_type("Propagation.window", self.window, Window, expected)
 
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window as observations of the whole."""

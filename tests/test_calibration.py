@@ -10,9 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lno.calibration import Calibration, Scores, calibrate, coverage, factor
+from lno.calibration import (
+    Calibration,
+    Limits,
+    Nonconformity,
+    calibrate,
+    coverage,
+    factor,
+    flags,
+)
 
-SOME = Calibration(0.8, 9, (9,), (3.0,), (4.0,), (0.5,))
+SOME = Calibration(0.8, 9, (9,), (3.0,), (4.0,), (0.5,), (0.6,))
 
 
 def test_the_factor_is_the_smallest_that_keeps_the_risk() -> None:
@@ -56,8 +64,8 @@ def test_bounds_hold_on_average_over_fields_whose_points_are_correlated() -> Non
     ("level", "needed"), [(0.9, 9), (0.5, 1), (0.95, 19), (0.8, 4), (0.99, 99)]
 )
 def test_too_few_fields_give_no_bounds(level: float, needed: int) -> None:
-    def scores(fields: int) -> list[Scores]:
-        return [Scores(5, np.ones((fields, 3)), np.ones((fields, 2)), np.ones(fields))]
+    def scores(fields: int) -> list[Nonconformity]:
+        return [Nonconformity(5, np.ones((fields, 3)), np.ones((fields, 2)), np.ones(fields))]
 
     assert calibrate(scores(needed), level).fields == needed
     with pytest.raises(
@@ -68,14 +76,31 @@ def test_too_few_fields_give_no_bounds(level: float, needed: int) -> None:
 
 def test_patterns_with_one_number_of_sensors_are_averaged_within_each_field() -> None:
     random = np.random.default_rng(0)
-    a, b = (Scores(5, random.uniform(size=(12, 30)), np.zeros((12, 0)), np.ones(12)) for _ in "ab")
+    a, b = (
+        Nonconformity(5, random.uniform(size=(12, 30)), np.zeros((12, 0)), np.ones(12))
+        for _ in "ab"
+    )
     both = calibrate([a, b])
     assert both.fields == 12  # not 24: observing a field twice makes no second field
     assert both.inside == (factor(np.hstack((a.inside, b.inside)), 0.9),)
     share = coverage([a, b], both)["inside"]
     assert share == pytest.approx(1 - (0.1 * 13 - 1) / 12, abs=0.01)
-    with pytest.raises(ValueError, match="expected scores of the same fields"):
-        calibrate([a, Scores(5, b.inside[:9], b.outside[:9], b.residual[:9])])
+    with pytest.raises(ValueError, match="expected errors of the same fields"):
+        calibrate([a, Nonconformity(5, b.inside[:9], b.outside[:9], b.residual[:9])])
+
+
+def test_false_alarms_are_rare_in_total() -> None:
+    """Statistics of new fields exceed either threshold in 2 % of the cases at most."""
+    random, shares = np.random.default_rng(0), []
+    none = np.zeros((1, 1))
+    for _ in range(300):
+        known, new = random.lognormal(size=(2, 2, 199))
+        measured = [
+            Nonconformity(9, none.repeat(199, 0), none.repeat(199, 0), *values)
+            for values in (known, new)
+        ]
+        shares.append(flags(measured[1], calibrate(measured[:1])).mean())
+    assert 0.018 < np.mean(shares) < 0.0215
 
 
 @pytest.mark.parametrize(
@@ -85,11 +110,13 @@ def test_patterns_with_one_number_of_sensors_are_averaged_within_each_field() ->
         ({"outside": (1.0, 2.0)}, "a value for every number of sensors"),
         ({"inside": 3.0}, "a value for every number of sensors"),
         ({"inside": (float("nan"),)}, r"Calibration.inside\[0\]"),
-        ({"threshold": ("1",)}, r"Calibration.threshold\[0\]"),
+        ({"residual": ("1",)}, r"Calibration.residual\[0\]"),
+        ({"disagreement": (1.0, 2.0)}, "a value for every number of sensors"),
+        ({"residual": ()}, "a value for every number of sensors"),
         ({"level": 90.0}, "Calibration.level"),
         ({"fields": 3}, "need at least 4 held-out fields, got 3"),
         ({"sensors": (0,)}, r"Calibration.sensors\[0\]"),
-        (dict.fromkeys(("sensors", "inside", "outside", "threshold"), (5, 2)), "must increase"),
+        (dict.fromkeys(("sensors", *Limits._fields), (5, 2)), "must increase"),
     ],
 )
 def test_impossible_calibrations_are_errors(keys: dict, message: str) -> None:

@@ -202,11 +202,20 @@ def test_a_file_that_changed_is_no_test(
         done = run("train", "d.h5", *words)  # a model without sizes for files
     assert done.returncode == 0, done.stderr
     model = tmp_path / "run" / "model.safetensors"
-    assert run("evaluate", model).stdout in done.stdout  # from another folder
+    same = run("evaluate", model, "--data", tmp_path / "d.h5")
+    assert same.stdout.startswith("test: relative L2") and same.stdout in done.stdout
+    assert "is what it was trained on: these are its 2 test samples" in same.stderr
+    (tmp_path / "d.h5").rename(tmp_path / "moved.h5")  # it is known by what it holds
+    assert run("evaluate", model, "--data", tmp_path / "moved.h5").stdout == same.stdout
+    again = run("train", tmp_path / "d.h5", *words, "--resume")
+    assert again.returncode == 1 and "If it was moved, name its new place" in again.stderr
     Fields(x, u[:12], y=u[:12] ** 2).save(tmp_path / "d.h5")
-    done = run("evaluate", model)
+    done = run("evaluate", model, "--data", tmp_path / "d.h5")
     assert done.returncode == 1
     assert "is not what it was when" in done.stderr
+    done = run("evaluate", model)
+    assert done.returncode == 1 and done.stdout == ""
+    assert "was trained on a data file" in done.stderr and "--data FILE" in done.stderr
     Fields(x, y=u).save(tmp_path / "none.h5")
     done = run("train", tmp_path / "none.h5", "--out", tmp_path / "none")
     assert done.returncode == 1
@@ -344,7 +353,14 @@ def test_a_file_in_place_of_a_folder_is_said(run: Run, folder: Path) -> None:
 
 def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"the previous one")
-    command = [sys.executable, "-m", "lno.cli", "quickstart", "--out", str(tmp_path)]
+    # Fewer samples, and fewer at a time: those in work are solved before the process ends.
+    code = """
+from lno import cli, problems
+from lno.experiments import quickstart
+problems.Burgers.batch, quickstart.TRAIN = 256, 128
+cli.main()
+"""
+    command = [sys.executable, "-c", code, "quickstart", "--out", str(tmp_path)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -358,3 +374,17 @@ def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
     assert "Traceback" not in said
     assert (tmp_path / "model.safetensors").read_bytes() == b"the previous one"
     assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
+
+
+def test_info_tells_how_long_training_was(run: Run, folder: Path) -> None:
+    shown = run("info", folder / "m.safetensors").stdout
+    assert "10 steps (2 epochs)" in shown  # 18 samples in batches of 4
+    assert "digest" in shown and "sha256" not in shown
+    data = " ".join(run("data", "info", folder / "data.h5").stdout.split())
+    assert "period none, 1 " in data
+
+
+def test_info_of_data_without_a_period(run: Run, tmp_path: Path) -> None:
+    Fields(np.zeros((1, 1)), np.zeros((2, 1, 1))).save(tmp_path / "a.h5")
+    shown = " ".join(run("data", "info", tmp_path / "a.h5").stdout.split())
+    assert "grid none" in shown and "period none" in shown

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import subprocess
 
 import pytest
@@ -172,20 +171,16 @@ def test_an_unknown_key_is_an_error(tmp_path):
         Run.load(path)
 
 
-def test_the_commit_is_known_or_empty(monkeypatch):
-    assert re.fullmatch(r"|[0-9a-zA-Z.\-_/]+(-dirty)?", ledger.commit())
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Git in a new repository around the package, which is not part of it yet."""
 
-    def no_git(*_, **__):
-        raise FileNotFoundError("git")
-
-    monkeypatch.setattr(subprocess, "run", no_git)
-    assert ledger.commit() == ""
-
-
-def test_the_commit_is_never_that_of_a_repository_around_the_package(tmp_path, monkeypatch):
     def git(*words):
         names = ("-c", "user.name=a", "-c", "user.email=a@b.c")
-        subprocess.run(["git", *names, *words], cwd=tmp_path, check=True, capture_output=True)
+        done = subprocess.run(
+            ["git", *names, *words], cwd=tmp_path, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
 
     installed = tmp_path / "lib" / "ledger.py"
     installed.parent.mkdir()
@@ -194,7 +189,30 @@ def test_the_commit_is_never_that_of_a_repository_around_the_package(tmp_path, m
     git("commit", "--allow-empty", "-m", "theirs")
     monkeypatch.delenv("LNO_COMMIT", raising=False)
     monkeypatch.setattr(ledger, "__file__", str(installed))
+    return git
+
+
+def test_the_commit_is_that_of_the_source_and_says_whether_files_were_changed(package, tmp_path):
+    package("add", "lib/ledger.py")
+    package("commit", "-m", "ours")
+    head = package("rev-parse", "HEAD")
+    assert ledger.commit() == head[:12]
+    (tmp_path / "lib" / "ledger.py").write_text("changed")
+    assert ledger.commit() == f"{head[:12]}-dirty"
+
+
+def test_the_commit_is_never_that_of_a_repository_around_the_package(package):
     assert ledger.commit() == ""
-    git("add", "lib/ledger.py")
-    git("commit", "-m", "ours")
-    assert re.fullmatch("[0-9a-f]{12}", ledger.commit())
+
+
+def test_without_git_the_commit_is_empty_unless_the_environment_says_it(package, monkeypatch):
+    package("add", "lib/ledger.py")
+    package("commit", "-m", "ours")
+
+    def no_git(*_, **__):
+        raise FileNotFoundError("git")
+
+    monkeypatch.setattr(subprocess, "run", no_git)
+    assert ledger.commit() == ""
+    monkeypatch.setenv("LNO_COMMIT", "abc-dirty")
+    assert ledger.commit() == "abc-dirty"

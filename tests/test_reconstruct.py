@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lno import Completion, Fields, Operator, Propagation, RandomRatio, Recipe, Window, cli
-from lno.calibration import Calibration, Scores, calibrate, coverage, promise
+from lno.calibration import Calibration, Nonconformity, calibrate, coverage, flags, promise
 from lno.commands.reconstruct import reconstruct_file
 from lno.data import Batch
 from lno.data.interpolate import interpolate_rbf
@@ -23,7 +23,7 @@ WINDOW = Window("t", 0.25, 0.75)
 CONFIG = {"width": 24, "latents": 12, "blocks": 1, "heads": 2, "layers": 1}
 
 
-SOME = Calibration(0.8, 9, (9,), (3.0,), (4.0,), (0.5,))
+SOME = Calibration(0.8, 9, (9,), (3.0,), (4.0,), (99.0,), (99.0,))
 
 
 def waves(samples: int, seed: int) -> Fields:
@@ -63,10 +63,10 @@ def folder(whole: Reconstructor, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture(scope="session")
-def scored(whole: Reconstructor) -> dict[float, tuple[list[Scores], list[Scores]]]:
+def scored(whole: Reconstructor) -> dict[float, tuple[list[Nonconformity], list[Nonconformity]]]:
     """Of fields to calibrate on and of others, by the share of points that is observed."""
     return {
-        r: tuple(whole.scores(waves(40, k), [RandomRatio(r)], seed=k) for k in (1, 2))
+        r: tuple(whole.nonconformity(waves(40, k), [RandomRatio(r)], seed=k) for k in (1, 2))
         for r in (0.05, 0.2)
     }
 
@@ -108,7 +108,7 @@ def test_too_few_fields_are_refused_before_the_work(whole: Reconstructor) -> Non
 
 
 def test_calibrated_bounds_hold_on_other_fields(
-    whole: Reconstructor, scored: dict[float, tuple[list[Scores], list[Scores]]]
+    whole: Reconstructor, scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]]
 ) -> None:
     fitted, tested = ([*scored[0.05][k], *scored[0.2][k]] for k in (0, 1))
     calibration, wider = (calibrate(fitted, level) for level in (0.8, 0.95))
@@ -121,11 +121,11 @@ def test_calibrated_bounds_hold_on_other_fields(
         pairs = zip(getattr(wider, name), getattr(calibration, name), strict=True)
         assert all(a > b for a, b in pairs)
     with pytest.raises(ValueError, match="expected a pattern with a definite number"):
-        whole.scores(waves(3, 1), [RandomRatio(0.1, 0.3)])
+        whole.nonconformity(waves(3, 1), [RandomRatio(0.1, 0.3)])
 
 
 def test_coverage_follows_the_stated_level(
-    scored: dict[float, tuple[list[Scores], list[Scores]]],
+    scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]],
 ) -> None:
     fitted, tested = scored[0.2]
     levels = (0.5, 0.7, 0.9)
@@ -137,13 +137,14 @@ def test_coverage_follows_the_stated_level(
 def test_calibrating_is_scoring_and_choosing_factors(whole: Reconstructor) -> None:
     patterns, data = [RandomRatio(0.1), RandomRatio(0.05)], waves(9, 1)
     once = whole.calibrated(data, patterns)
-    assert once.calibration == calibrate(whole.scores(data, patterns), 0.9)
+    assert once.calibration == calibrate(whole.nonconformity(data, patterns), 0.9)
     assert once.calibration is not None and once.calibration.fields == 9
     assert once.coverage(data, patterns)["all"] == 1  # with 9 fields, none may have a point outside
 
 
+@pytest.mark.filterwarnings("ignore:out of distribution")  # where the noise is not told
 def test_noisy_sensors_are_smoothed_and_widen_the_bounds(
-    whole: Reconstructor, scored: dict[float, tuple[list[Scores], list[Scores]]]
+    whole: Reconstructor, scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]]
 ) -> None:
     whole = calibrated(whole, scored)
     truth, random = waves(1, 7), np.random.default_rng(0)
@@ -165,7 +166,7 @@ def test_noisy_sensors_are_smoothed_and_widen_the_bounds(
 
 
 def test_bounds_hold_with_noisy_sensors_too(
-    whole: Reconstructor, scored: dict[float, tuple[list[Scores], list[Scores]]]
+    whole: Reconstructor, scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]]
 ) -> None:
     known, truth = calibrated(whole, scored), waves(6, 8)
     inside, random = WINDOW.contains(truth.x, ["t", "x"]), np.random.default_rng(0)
@@ -179,7 +180,6 @@ def test_bounds_hold_with_noisy_sensors_too(
     assert 0.8 < np.mean(contained) < 0.99
 
 
-@pytest.mark.filterwarnings("ignore:out of distribution")
 def test_sensors_at_few_places_count_for_less_than_as_many_everywhere(
     whole: Reconstructor,
 ) -> None:
@@ -192,7 +192,7 @@ def test_sensors_at_few_places_count_for_less_than_as_many_everywhere(
         few = few.reshape(-1, 2)
         assert whole.effective_sensors(few) < 0.7 * len(few)
     narrow = replace(
-        whole, calibration=Calibration(0.9, 9, (4, 40), (9.0, 1.0), (1.0, 1.0), (1.0, 1.0))
+        whole, calibration=Calibration(0.9, 9, (4, 40), (9.0, 1.0), *[(99.0, 99.0)] * 3)
     )
     wide = [
         (bounds(found)[1] - bounds(found)[0])[6:11].mean()
@@ -223,7 +223,7 @@ def test_fields_on_another_grid_are_not_compared_with(whole: Reconstructor) -> N
     data, patterns = waves(4, 1), [RandomRatio(0.1)]
     squeezed = Fields(data.x**2, y=data.y, grid=data.grid, period=data.period, names=data.names)
     with pytest.raises(ValueError, match=r"expected whole fields on the regular grid \(17, 16\)"):
-        whole.scores(squeezed, patterns)
+        whole.nonconformity(squeezed, patterns)
 
 
 def test_a_save_that_fails_leaves_all_files_as_they_were(
@@ -251,18 +251,19 @@ def test_a_completer_alone_reconstructs_its_window(
 ) -> None:
     alone, table = Reconstructor(whole.completer), sensors()
     found, both = alone(table[:, [1, 0]], table[:, 2:]), whole(table[:, [1, 0]], table[:, 2:])
-    assert found.lower is found.upper is found.threshold is None
+    assert found.lower is found.upper is None and found.scores == ()
     assert both.lower is None  # without calibration nothing is made up
     inside = (both.axes[0] >= 0.25) & (both.axes[0] <= 0.75)
     np.testing.assert_allclose(found.axes[0], both.axes[0][inside])
     np.testing.assert_allclose(found.mean, both.mean[inside], atol=1e-5)
-    assert found.score == pytest.approx(both.score)
     with pytest.raises(SensorError, match=r"t = 0\.9 lies outside the domain, 0\.25 to 0\.75"):
         alone([[0.9, 0.5]], [[1.0]])
     fitted = alone.calibrated(waves(9, 1), [RandomRatio(0.1)])
     assert fitted.calibration is not None and fitted.calibration.outside == ()
     assert set(fitted.coverage(waves(9, 2), [RandomRatio(0.1)])) == {"inside", "all"}
-    lower, upper = bounds(fitted(table[:, [1, 0]], table[:, 2:]))
+    judged = fitted(table[:, [1, 0]], table[:, 2:])
+    assert [score.name for score in judged.scores] == ["sensors", "residual"]
+    lower, upper = bounds(judged)
     assert lower.shape == (int(inside.sum()), 16)
     assert np.all(lower < upper)
     with pytest.raises(ValueError, match="calibration is that of a completer alone"):
@@ -282,7 +283,8 @@ def test_a_completer_that_is_not_conditional_has_residuals_too(whole: Reconstruc
     plain = replace(whole, completer=replace(whole.completer, conditional=False))
     table = sensors()
     x, u = table[:, [1, 0]], table[:, 2:]
-    assert plain(x, u).score == pytest.approx(whole(x, u).score, rel=1e-4)
+    residuals = [one._predict(x[None], u[None]).residuals for one in (plain, whole)]
+    np.testing.assert_allclose(*residuals, atol=1e-4)
     assert not np.allclose(plain(x, u).mean, whole(x, u).mean, atol=1e-3)
 
 
@@ -298,7 +300,7 @@ def test_every_member_makes_one_pass(whole: Reconstructor, monkeypatch: pytest.M
     assert passes == [("Completion", 3), *[("Propagation", 1)] * 3]
 
 
-@pytest.mark.filterwarnings("ignore:out of distribution", "ignore:the bounds are calibrated for 9")
+@pytest.mark.filterwarnings("ignore:out of distribution")
 def test_members_disagree_more_where_no_sensor_is_near(whole: Reconstructor) -> None:
     table = sensors(40, last=0.35)  # all of them early
     lower, upper = bounds(replace(whole, calibration=SOME)(table[:, [1, 0]], table[:, 2:]))
@@ -339,7 +341,10 @@ def test_a_file_of_sensors_becomes_a_field_and_a_picture(
         "u": (17, 16),
         "lower": (17, 16),
         "upper": (17, 16),
+        **dict.fromkeys(("score_values", "score_thresholds", "score_names"), (3,)),
     }
+    assert found["score_names"].tolist() == ["sensors", "residual", "disagreement"]
+    np.testing.assert_array_equal(found["score_thresholds"], [2, 99, 99])
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     assert Reconstructor.load(folder, "cpu").calibration == SOME
 
@@ -405,17 +410,18 @@ def test_several_samples_at_once_are_each_of_them(whole: Reconstructor) -> None:
     random = np.random.default_rng(0)
     x = np.stack((random.uniform(0.25, 0.75, (3, 9)), random.uniform(size=(3, 9))), -1)
     u = np.sin(2 * np.pi * x[..., 1:])
-    together, residuals = whole._predict(x, u)
-    assert together.shape == (3, 3, 17 * 16)
+    together = whole._predict(x, u)
+    assert together.fields.shape == (3, 3, 17 * 16)
     for k in range(3):
         alone = whole._predict(x[k : k + 1], u[k : k + 1])
-        np.testing.assert_allclose(together[:, k], alone[0][:, 0], atol=1e-5)
-        np.testing.assert_allclose(residuals[:, k], alone[1][:, 0], atol=1e-5)
+        for name in ("fields", "residuals", "differences"):
+            each, one = (getattr(found, name) for found in (together, alone))
+            np.testing.assert_allclose(each[:, k], one[:, 0], atol=1e-5)
 
 
 def test_fields_out_of_distribution_are_reported(
     whole: Reconstructor,
-    scored: dict[float, tuple[list[Scores], list[Scores]]],
+    scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -425,25 +431,54 @@ def test_fields_out_of_distribution_are_reported(
     x, u = table[:, [1, 0]], table[:, 2:]
     noisy = np.random.default_rng(0).standard_normal(u.shape)
     found = known(x, u)
-    assert found.threshold is not None and found.score < found.threshold
-    with pytest.warns(UserWarning, match="out of distribution: the residuals"):
+    assert not found.flagged
+    assert [score.name for score in found.scores] == ["sensors", "residual", "disagreement"]
+    with pytest.warns(UserWarning, match="out of distribution: the residuals of the completer"):
         found = known(x, noisy)
-    assert found.score > 2 * found.threshold
+    assert found.flagged and found.scores[1].flagged
     with pytest.warns(
         UserWarning, match="calibrated for 29 sensors or more: with 2, they"
     ) as caught:
-        known(x[:2], np.array([[9.0], [-9.0]]))
-    assert len(caught) == 1  # the threshold for so few sensors is not known
-    assert known(x, noisy, noise=3.0).score == 0  # residuals within the noise are none
+        assert known(x[:2], np.array([[9.0], [-9.0]])).flagged
+    assert len(caught) == 1  # one warning with all reasons
+    assert not known(x, noisy, noise=3.0).flagged  # residuals within the noise are none
     known.save(tmp_path)
-    for values, warned in ((u, False), (noisy, True)):
+    for values, warned, strict in ((u, False, True), (noisy, True, False), (noisy, True, True)):
         write_csv(tmp_path / "s.csv", ["x", "t", "u"], np.column_stack((table[:, :2], values)))
         words = ["lno", "reconstruct", str(tmp_path / "s.csv"), "--out", str(tmp_path / "f.npz")]
-        monkeypatch.setattr("sys.argv", [*words, "--model", str(tmp_path), "--device", "cpu"])
+        words += ["--model", str(tmp_path), "--device", "cpu", *["--strict"] * strict]
+        monkeypatch.setattr("sys.argv", words)
         with pytest.raises(SystemExit) as left:
             cli.main()
-        assert left.value.code == 0
+        assert left.value.code == (3 if warned and strict else 0)
         assert ("out of distribution" in capsys.readouterr().err) is warned
+        stored = np.load(tmp_path / "f.npz", allow_pickle=False)
+        assert (stored["score_values"] > stored["score_thresholds"]).any() == warned
+    (tmp_path / "calibration.json").unlink()
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 1
+    assert "--strict: without calibration" in capsys.readouterr().err
+
+
+def test_other_dynamics_are_flagged_by_the_propagator_and_widen_the_bounds(
+    whole: Reconstructor, scored: dict[float, tuple[list[Nonconformity], list[Nonconformity]]]
+) -> None:
+    """Standing waves are not among the travelling waves, though each moment looks like one."""
+    known, usual = calibrated(whole, scored), scored[0.2][1][0]
+    fields = waves(40, 2)
+    t, x = np.asarray(fields.x).T
+    u = np.cos(4 * np.pi * t) * np.sin(2 * np.pi * x + np.linspace(0, 6, 40)[:, None])
+    standing = fields.replace(y=u[..., None])
+    [other] = known.nonconformity(standing, [RandomRatio(0.2)])
+    assert np.median(other.disagreement) > 2 * np.median(usual.disagreement)
+    limits = known.calibration.at(29)
+    assert np.mean(other.disagreement > limits.disagreement) > 0.5
+    assert np.mean(usual.disagreement > limits.disagreement) < 0.1
+    within = np.mean(other.outside <= limits.outside)
+    scale = (other.residual * other.disagreement)[:, None]
+    fixed = limits.outside * np.median(usual.residual * usual.disagreement)
+    assert within > np.mean(other.outside * scale <= fixed)  # than bounds of the spread alone
 
 
 @pytest.mark.parametrize("noise", [float("nan"), -1.0, float("inf")])
@@ -483,3 +518,17 @@ def test_the_models_of_the_package_reconstruct_new_fields_within_their_bounds() 
     assert np.mean(wrong) < 0.2 * np.mean(classical)
     assert promise(0.9) in " ".join((PRETRAINED / "README.md").read_text().split())
     assert 0.8 < np.mean(covered) < 0.99  # at least 0.9 on average over many fields
+
+
+def test_fields_of_another_viscosity_are_flagged_or_contained() -> None:
+    whole = Reconstructor.load(device="cpu")
+    assert whole.calibration is not None
+    flagged = {}
+    for viscosity in (0.01, 0.005, 0.05):
+        fields = make(Burgers(viscosity=viscosity), samples=4, seed=99)
+        [found] = whole.nonconformity(fields, [RandomRatio(0.01)])
+        flagged[viscosity] = flags(found, whole.calibration).mean()
+        assert coverage([found], whole.calibration)["outside"] > 0.7
+    assert flagged[0.01] <= 0.25
+    assert flagged[0.005] >= 0.75
+    assert flagged[0.05] == 1

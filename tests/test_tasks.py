@@ -330,7 +330,9 @@ def test_parameters_decide_where_nothing_else_does() -> None:
     p = np.random.default_rng(0).uniform(-1, 1, (64, 2))
     data = Fields(x, y=p[:, None, :1] + p[:, None, 1:] * x, parameters=p)
     train, test = data.split(56, 8)
-    op = Operator.fit(train, epochs=60, config=KEYS, progress=False, device="cpu", validation=0.0)
+    recipe = {"learning_rate": 1e-2, "batch": 8}
+    keys = {"config": KEYS, "progress": False, "device": "cpu", "validation": 0.0}
+    op = Operator.fit(train, epochs=20, recipe=recipe, **keys)
     assert op.evaluate(test)["relative_l2"] < 0.1
     one = op.predict(x, parameters=p[60], x_query=x)
     assert np.abs(one[:, 0] - data.y[60, :, 0]).max() < 0.2

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
+from lno.text import visible
+
 if TYPE_CHECKING:
     from lno.report.tables import Table
 
-# Results go to `out`, progress and messages to `err`.
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+# Results go to `out`, progress and messages to `err`. Text is printed as it is: names of files and
+# channels are no markup.
+out = Console(highlight=False, markup=False, emoji=False)
+err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 INTERRUPTED = 130  # the exit code after Ctrl-C
 
 
@@ -32,12 +39,12 @@ def new_app(text: str | None = None) -> typer.Typer:
 
 def say(line: str) -> None:
     """A message about what is going on."""
-    err.print(line, soft_wrap=True, markup=False)
+    err.print(visible(line), soft_wrap=True)
 
 
 def show(line: str) -> None:
     """A line of the result."""
-    out.print(line, soft_wrap=True, markup=False)
+    out.print(visible(line), soft_wrap=True)
 
 
 def show_lines(lines: dict[str, str]) -> None:
@@ -59,11 +66,33 @@ def show_errors(errors: dict[str, float]) -> None:
     show(f"test: relative L2 {l2}, relative MAE {mae}, MSE {errors['mse']:.3e}")
 
 
+def command(*words: object) -> str:
+    """A command of this program that can be pasted into a shell."""
+    return f"{program()} {shlex.join(map(str, words))}"
+
+
 def program() -> str:
-    """How the user can call this program again: `lno`, or its path if it is not on PATH."""
-    if shutil.which("lno"):
-        return "lno"
+    """How the user can call this program again, for a shell.
+
+    `lno`, or its path if it is not on PATH; `python -m lno.cli` where it was called so.
+    """
     path, here = Path(sys.argv[0]).resolve(), Path.cwd()
     if path.suffix == ".py":
-        return f"{Path(sys.executable).name} -m lno.cli"
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+        name = Path(sys.executable).name
+        found = shutil.which(name)
+        same = found is not None and Path(found).resolve() == Path(sys.executable).resolve()
+        return f"{name if same else shlex.quote(sys.executable)} -m lno.cli"
+    if shutil.which("lno"):
+        return "lno"
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn what the content of a damaged file can raise into an error that names the file."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        raise ValueError(
+            f"{what}: damaged, or not written by lno ({type(error).__name__}: {error})"
+        ) from error

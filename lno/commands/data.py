@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lno.commands.console import new_app, program, show, show_lines
+from lno.commands.console import command, new_app, show, show_lines
 from lno.commands.info import describe_fields
 from lno.config import from_dict
 from lno.data import Fields
@@ -53,7 +53,7 @@ def make_data(
     with progress(f"making {problem}", samples) as update:
         fields = make_file(made, samples, result, seed, where, update)
     show(f"wrote {result}: {fields}")
-    show(f"Next: {program()} data info {result} --plot samples.png")
+    show(f"Next: {command('data', 'info', result, '--plot', 'samples.png')}")
 
 
 @app.command(
@@ -70,7 +70,7 @@ def read_data(
     fields = read_published(problem, paths, protocol)
     fields.save(result)
     show(f"wrote {result}: {fields}")
-    show(f"Next: {program()} train {result} --out runs/{problem}")
+    show(f"Next: {command('train', result, '--out', f'runs/{problem}')}")
 
 
 @app.command("info", epilog="Example: lno data info darcy.h5 --plot samples.png")

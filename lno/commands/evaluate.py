@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from lno.commands.console import new_app, show_errors
+from lno.commands.console import new_app, say, show_errors
 from lno.data import Fields
-from lno.experiments.sources import held_out_samples
+from lno.experiments.sources import held_out_samples, samples_to_test
 from lno.operator import Operator
 
 app = new_app()
@@ -21,7 +21,16 @@ def evaluate(
     file: Annotated[Path | None, typer.Option("--data", help="A data file with answers.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
-    """Print the errors of a model on a data file, or on the test samples of its own data set."""
+    """Print the errors of a model on a data file, or on the test samples of its own problem.
+
+    Of the file that it was trained on, only the test samples count.
+    """
     operator = Operator.load(model, device)
-    test = Fields.load(file) if file is not None else held_out_samples(operator, model, device)
+    if file is None:
+        test = held_out_samples(operator, model, device)
+    else:
+        fields = Fields.load(file)
+        test = samples_to_test(operator, model, file, fields)
+        if test is not fields:
+            say(f"{file} is what it was trained on: these are its {len(test)} test samples")
     show_errors(operator.evaluate(test))

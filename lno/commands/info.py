@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -79,7 +79,10 @@ def describe_fields(fields: Fields) -> dict[str, str]:
     ]
     if given:
         lines["also"] = ", ".join(given)
-    lines["period"] = str(fields.period)
+    period = fields.period or ()
+    some = any(p is not None for p in period)
+    shown = ("none" if p is None else f"{p:g}" for p in period)
+    lines["period"] = ", ".join(shown) if some else "none"
     lines["frame"] = fields.frame or "not given"
     lines["provenance"] = str(fields.provenance)
     lines["digest"] = fields.digest
@@ -119,13 +122,27 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
         "trained in": box,
         "frame": labels.frame or "not given",
     }
-    if "data" in origin:
-        data = {k: v for k, v in origin["data"].items() if k != "digest"}
-        lines["data"] = f"{data}, sha256 {origin['data']['digest'][:16]}"
-        lines["recipe"] = str(origin["recipe"])
-        lines["training"] = f"{origin['seconds']} s on {origin['hardware']}, seed {origin['seed']}"
-        lines["versions"] = f"lno {origin['lno']}, torch {origin['torch']}"
-        last = origin["curve"][-1] if origin["curve"] else None
-        if last and last["error"] is not None:
-            lines["validation"] = f"relative L2 {100 * last['error']:.2f} %"
+    try:
+        lines |= _describe_training(origin)
+    except (LookupError, TypeError, ValueError, AttributeError):  # not what `fit` writes
+        lines["provenance"] = str(origin)
+    return lines
+
+
+def _describe_training(origin: dict[str, Any]) -> dict[str, str]:
+    """How an operator was trained, as far as its file says."""
+    if not isinstance(origin.get("data"), dict):
+        return {}
+    data = {k: v for k, v in origin["data"].items() if k != "digest"}
+    lines = {"data": f"{data}, digest {str(origin['data']['digest'])[:16]}"}
+    lines["recipe"] = str(origin["recipe"])
+    ended = "" if origin["finished"] else f" of {origin['total_steps']:,}, not finished"
+    lines["training"] = (
+        f"{origin['steps']:,} steps{ended} ({origin['epochs']:.4g} epochs) in {origin['seconds']} "
+        f"s on {origin['hardware']}, seed {origin['seed']}"
+    )
+    lines["versions"] = f"lno {origin['lno']}, torch {origin['torch']}"
+    last = origin["curve"][-1] if origin["curve"] else None
+    if last and last["error"] is not None:
+        lines["validation"] = f"relative L2 {100 * last['error']:.2f} %"
     return lines

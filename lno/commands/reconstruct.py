@@ -17,6 +17,7 @@ from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
 from lno.training.device import one_thread
 
+FLAGGED = 3  # the exit code under --strict for a field that is out of distribution
 ON_ONE_CORE = 512  # sensors at most: more cores gain little there, and lose much on a busy machine
 
 app = new_app()
@@ -34,14 +35,28 @@ def reconstruct(
         float, typer.Option(min=0, help="Standard deviation of the sensors' errors.")
     ] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 if the field is out of distribution.")
+    ] = False,
 ) -> None:
-    """Reconstruct a whole field from a few sensors, with bounds."""
+    """Reconstruct a whole field from a few sensors, with bounds.
+
+    The scores that tell whether the field is out of distribution, and their thresholds, are stored
+    with it.
+    """
     found = reconstruct_file(sensors, result, model=model, plot=plot, noise=noise, device=device)
     size = " × ".join(map(str, found.mean.shape))
     bounds = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"
     show(f"wrote {result}: {size} values, {bounds}")
     if plot is not None:
         show(f"wrote {plot}")
+    if strict and not found.scores:
+        raise ValueError(
+            "--strict: without calibration it is not known whether the field is out of "
+            "distribution; calibrate the models (Reconstructor.calibrated)"
+        )
+    if strict and found.flagged:
+        raise typer.Exit(FLAGGED)
 
 
 def reconstruct_file(
@@ -75,6 +90,8 @@ def reconstruct_file(
     arrays = {**dict(zip(coordinates, found.axes, strict=True)), quantity: found.mean}
     if found.lower is not None and found.upper is not None:
         arrays |= {"lower": found.lower, "upper": found.upper}
+    for key in ("value", "threshold", "name") if found.scores else ():
+        arrays[f"score_{key}s"] = np.array([getattr(score, key) for score in found.scores])
     with replacing(out) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
     if plot is not None:

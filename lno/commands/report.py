@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lno.commands.console import new_app, show
+from lno.commands.console import new_app, reading, show
 from lno.experiments import report as pages
 from lno.files import write_text
 
@@ -29,14 +29,16 @@ def report(
     results: Annotated[Path, typer.Option(help="The ledger.")] = Path("results"),
 ) -> None:
     """Make a page of tables and figures: of your own runs, side by side, or of the ledger."""
-    if folders:
-        runs = pages.load_folders(folders)
-        text, tables = pages.page_of_folders(runs), pages.markdown_of_folders
-        written = None if markdown is None else tables(runs)
-    else:
-        pages.require_ledger(results)
-        text = pages.page(results)
-        written = None if markdown is None else pages.markdown(results)
+    source = ", ".join(map(str, folders or [results]))
+    with reading(f"{source}: the file of a run there"):
+        if folders:
+            runs = pages.load_folders(folders)
+            text, tables = pages.page_of_folders(runs), pages.markdown_of_folders
+            written = None if markdown is None else tables(runs)
+        else:
+            pages.require_ledger(results)
+            text = pages.page(results)
+            written = None if markdown is None else pages.markdown(results)
     write_text(page, text)
     show(f"wrote {page}: look at it in a browser")
     if markdown is not None and written is not None:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lno.commands.console import new_app, say, show, show_table
+from lno.commands.console import command, new_app, say, show, show_table
 from lno.experiments import efficiency, pretrained
 from lno.experiments.plan import jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
@@ -29,7 +29,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 def add_command(experiment: Experiment) -> None:
     """Add the command that trains the missing runs of an experiment and prints its tables."""
 
-    def command(
+    def run(
         problems: Problems = "",
         models: Models = "",
         recipes: Recipes = "",
@@ -62,9 +62,7 @@ def add_command(experiment: Experiment) -> None:
             show("stopped before all runs were done; the same command continues")
 
     name, text = experiment.name, experiment.text
-    app.command(name, help=text, epilog=f"Example: lno reproduce {name} {experiment.example}")(
-        command
-    )
+    app.command(name, help=text, epilog=f"Example: lno reproduce {name} {experiment.example}")(run)
 
 
 for each in EXPERIMENTS.values():
@@ -84,6 +82,10 @@ def reproduce_all(
     jobs = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
     if dry_run:
         show_table(plan(jobs))
+        for name in ("efficiency", "pretrained"):
+            there = (results / "benchmarks" / f"{name}.json").exists()
+            state = "is there" if there else "is missing"
+            show(f"{name} {state}; it has a command of its own: {command('reproduce', name)}")
     elif _work(jobs, results, minutes, device):
         show("nothing is missing: `lno report` shows all tables")
     else:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lno.commands.console import INTERRUPTED, new_app, program, show, show_errors
+from lno.commands.console import INTERRUPTED, command, new_app, show, show_errors
 from lno.experiments.execution import MODEL, execute
 from lno.experiments.presets import NAMES
 from lno.experiments.sources import describe
@@ -92,11 +91,11 @@ def train(
     path = folder / MODEL
     if done.operator.finished:
         show(f"wrote {path}")
-        show(f"Next: {program()} report {folder}")
+        show(f"Next: {command('report', folder)}")
     else:
         again = [word for word in sys.argv[1:] if word != "--resume"]
         show(f"stopped early; {path} is the model so far. Resume with:")
-        show(f"  {shlex.join([program(), *again, '--resume'])}")
+        show(f"  {command(*again, '--resume')}")
     show_errors(done.errors)
-    if not done.operator.finished and pause_after is None:
+    if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished

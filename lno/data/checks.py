@@ -1,15 +1,20 @@
-"""What `Fields` must satisfy: shapes that fit together, finite values, no contradictions."""
+"""What arguments must be: their types, and for `Fields` shapes that fit together, finite values."""
 
 from __future__ import annotations
 
+import numbers
+import os
 from collections.abc import Mapping, Sequence
 from math import prod
+from types import UnionType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lno.config import require_count
 from lno.data import columns
 from lno.data.columns import Column, check_finite
+from lno.text import visible
 
 if TYPE_CHECKING:
     from lno.data.fields import Fields
@@ -23,6 +28,102 @@ POINTS_OF = {
     "background": "x_query",
     "grid_index": "x_query",
 }
+
+
+def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -> None:
+    """Raise a TypeError unless an argument has the right type.
+
+    Args:
+        name: of the argument.
+        value: what was passed.
+        kind: the types that it may have.
+        expected: what to pass, in words.
+
+    >>> require_type("names", ["x"], Mapping, 'a mapping like {"x": ["t"]}')
+    Traceback (most recent call last):
+    ...
+    TypeError: names: expected a mapping like {"x": ["t"]}, got the list ['x']
+    """
+    if not isinstance(value, kind):
+        raise TypeError(f"{name}: expected {expected}, got {described(value)}")
+
+
+def require_path(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument is the path of a file or folder."""
+    require_type(name, value, str | os.PathLike, "a path, like 'folder/name'")
+    if os.fspath(value) == "" or "\0" in str(value):
+        raise ValueError(f"{name}: expected a path, like 'folder/name', got {str(value)!r}")
+
+
+def require_flag(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument is True or False."""
+    require_type(name, value, bool, "True or False")
+
+
+def require_number(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument is a real number."""
+    require_type(name, value, numbers.Real, "a number")
+    if isinstance(value, bool):
+        raise TypeError(f"{name}: expected a number, got {value}")
+
+
+def described(value: Any) -> str:
+    """What was passed, for errors: its type and a short form of it.
+
+    >>> described(3), described(int), described(len), described(None)
+    ('the int 3', 'the class int', 'the function len', 'None')
+    """
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the function {value.__name__}"
+    if hasattr(value, "shape"):
+        return f"a {type(value).__name__} of shape {tuple(value.shape)}"
+    shown = visible(repr(value))
+    return f"the {type(value).__name__} {shown if len(shown) <= 80 else shown[:80] + '…'}"
+
+
+def as_shape(name: str, given: Any) -> tuple[int, ...]:
+    """The shape of a grid as a tuple of whole numbers, checked."""
+    expected = "the number of points along each axis, like (64, 64)"
+    listed = isinstance(given, Sequence | np.ndarray) and not isinstance(given, str | bytes)
+    if not listed:
+        raise TypeError(f"{name}: expected {expected}, got {described(given)}")
+    if len(given) == 0:
+        raise ValueError(f"{name}: expected {expected}, got {described(given)}")
+    sizes = [int(k) if isinstance(k, np.integer) else k for k in given]
+    for k, size in enumerate(sizes):
+        require_count(f"{name}[{k}]", size, 10**12)
+    return tuple(sizes)
+
+
+def as_index(index: Any, count: int) -> columns.Index:
+    """Numbers of samples (b,) of `count`; from the end where negative; flags choose samples too."""
+    wanted = np.atleast_1d(columns.as_array("index", index))
+    flags = wanted.dtype.kind == "b" and wanted.shape == (count,)
+    if flags:
+        wanted = np.flatnonzero(wanted)
+    if wanted.size == 0:
+        raise ValueError("no samples: expected at least one index")
+    if wanted.dtype.kind not in "iu" or wanted.ndim > 1:
+        raise ValueError(f"index: expected numbers of samples, (b,), got {described(index)}")
+    if wanted.min() < -count or wanted.max() >= count:
+        got = f"{wanted.min()} to {wanted.max()}"
+        raise IndexError(f"index: expected numbers of the {count} samples, got {got}")
+    return np.arange(count)[wanted]
+
+
+def as_period(given: Any) -> tuple[float | None, ...]:
+    """The period of each coordinate, checked but for their number."""
+    expected = "a period or None for each coordinate, like (None, 1.0)"
+    if not isinstance(given, Sequence | np.ndarray) or isinstance(given, str | bytes):
+        raise TypeError(f"period: expected {expected}, got {described(given)}")
+    for k, value in enumerate(given):
+        if value is not None:
+            require_number(f"period[{k}]", value)
+    return tuple(None if p is None else float(p) for p in given)
 
 
 def as_parameters(values: Any) -> np.ndarray | None:
@@ -50,13 +151,15 @@ def labels(
         return "" if what == "units" else f"{key.removesuffix('s')}{k}"
 
     found = {key: [default(key, k) for k in range(count)] for key, count in counts.items()}
-    for key, value in (given or {}).items():
+    given = {} if given is None else given
+    require_type(what, given, Mapping, 'a mapping like {"x": ["t"], "u": ["f"], "y": ["g"]}')
+    for key, value in given.items():
         if key not in found:
             raise ValueError(f"{what}: expected keys among {', '.join(found)}, got {key!r}")
-        if isinstance(value, str) or len(value) != len(found[key]):
+        if not is_texts(value) or len(value) != len(found[key]):
             raise ValueError(
                 f"{what}[{key!r}]: expected {len(found[key])} entries, one for each "
-                f"coordinate or channel, got {value!r}"
+                f"coordinate or channel, got {described(value)}"
             )
         found[key] = [str(v) for v in value]
     return found
@@ -68,14 +171,16 @@ def as_geometry(
     """The channels that hold the positions of the nodes, checked."""
     if given is None:
         return None
+    example = 'the channels that hold the positions of the nodes, like {"u": ["x", "y"]}'
+    require_type("geometry", given, Mapping, example)
     if len(given) != 1 or not set(given) <= {"u", "y"}:
         raise ValueError(
             "geometry: expected the channels of u or of y that hold the nodes' positions, like "
             f'{{"u": ["x", "y"]}}, got {given!r}'
         )
     [(key, channels)] = given.items()
-    unknown = [name for name in channels if name not in fields.names[key]]
-    if unknown or isinstance(channels, str) or not 1 <= len(channels) <= 3:
+    known = is_texts(channels) and all(name in fields.names[key] for name in channels)
+    if not known or not 1 <= len(channels) <= 3:
         raise ValueError(
             f"geometry: expected one to three channels of {key} "
             f"({', '.join(fields.names[key])}), got {channels!r}"
@@ -83,6 +188,12 @@ def as_geometry(
     if key == "u" and not fields.same_points:
         raise ValueError("geometry: u is not given at the query points: expected channels of y")
     return {key: [str(name) for name in channels]}
+
+
+def is_texts(values: Any) -> bool:
+    """Whether it is a list, a tuple or an array of texts."""
+    listed = isinstance(values, list | tuple | np.ndarray)
+    return listed and all(isinstance(v, str) for v in values)
 
 
 def check_shapes(fields: Fields) -> None:

@@ -186,7 +186,7 @@ def as_column(name: str, values: Any, *, shareable: bool, integers: bool = False
     """
     if isinstance(values, Ragged | Rows):
         return values
-    convert = _as_int if integers else _as_float
+    convert = _as_int if integers else as_real
     if isinstance(values, list | tuple):
         if not values:
             raise ValueError(f"{name} is an empty list: expected at least one sample")
@@ -218,16 +218,24 @@ def as_single_column(name: str, values: Any, *, integers: bool = False) -> Colum
     """Like `as_column` for one number a point: (n,) shared, (s, n), or a list of arrays (n_k,)."""
     if isinstance(values, Ragged | Rows):
         return values
-    if isinstance(values, list | tuple) and len(values) and np.ndim(values[0]) == 1:
-        values = [np.asarray(v)[:, None] for v in values]
-    elif not isinstance(values, list | tuple) and np.ndim(values) in (1, 2):
-        values = np.asarray(values)[..., None]
+    expected = (
+        f"{name}: expected one number for each point, shape (points,), (samples, points) or a list "
+        "of arrays (points,); got"
+    )
+    if isinstance(values, list | tuple):
+        if values and as_array(f"{name}, sample 0", values[0]).ndim == 0:  # a list of numbers
+            values = as_array(name, values)[..., None]
+        else:
+            arrays = [as_array(f"{name}, sample {k}", v) for k, v in enumerate(values)]
+            values = [array[:, None] if array.ndim == 1 else array for array in arrays]
+    else:
+        values = as_array(name, values)
+        if values.ndim == 0:
+            raise ValueError(f"{expected} a single value")
+        values = values[..., None] if values.ndim < 3 else values
     column = as_column(name, values, shareable=True, integers=integers)
     if channels(column) != 1:
-        raise ValueError(
-            f"{name}: expected one number for each point, shape (points,), (samples, points) or a "
-            f"list of arrays (points,); got {channels(column)} numbers a point"
-        )
+        raise ValueError(f"{expected} {channels(column)} numbers a point")
     return column
 
 
@@ -273,30 +281,59 @@ def check_finite(name: str, column: Column, channel_names: Sequence[str]) -> Non
             )
 
 
-def _as_float(name: str, values: Any) -> np.ndarray:
+def as_array(name: str, values: Any) -> np.ndarray:
+    """What a user passed as `name`, as an array of whatever type; nothing that hides values.
+
+    NumPy, torch, or nested lists of numbers. A mask would be lost on the way, and what stands under
+    it is no measurement: masked arrays are refused, even where nothing is masked.
+    """
     if isinstance(values, torch.Tensor):
-        tensor = values.detach().cpu()
-        values = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-    if np.ma.is_masked(values):
+        return _from_torch(name, values)
+    if _is_masked(values):
         raise ValueError(
-            f"{name}: has masked values. Leave out points without a value: samples may have "
-            "different points (pass lists of arrays)."
+            f"{name}: is or contains a NumPy masked array, and masks are not read. Leave out "
+            "points without a value: samples may have different points (pass lists of arrays). If "
+            "nothing is masked, pass its values, array.data"
         )
     try:
-        array = np.asarray(values)
-    except ValueError as error:  # nested lists of unequal lengths
+        return np.asarray(values)
+    except Exception as error:  # nested lists of unequal lengths, objects that refuse
         raise ValueError(f"{name}: expected an array of numbers: {error}") from error
+
+
+def _from_torch(name: str, tensor: torch.Tensor) -> np.ndarray:
+    try:
+        small = tensor.is_floating_point() and tensor.element_size() <= 2  # NumPy lacks bfloat16
+        return (tensor.float() if small else tensor).detach().cpu().resolve_conj().numpy()
+    except (TypeError, RuntimeError, NotImplementedError) as error:
+        raise ValueError(
+            f"{name}: expected a dense tensor of numbers, got {tensor.dtype}, {tensor.layout} on "
+            f"{tensor.device}"
+        ) from error
+
+
+def _is_masked(values: Any, depth: int = 4) -> bool:
+    if isinstance(values, list | tuple) and depth:
+        return any(_is_masked(v, depth - 1) for v in values)
+    return isinstance(values, np.ma.MaskedArray)
+
+
+def as_real(name: str, values: Any) -> np.ndarray:
+    """What a user passed as `name`, as an array of single or double precision."""
+    array = as_array(name, values)
     if array.dtype in (np.float32, np.float64):  # in whatever byte order
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "biuf":
         return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
-    raise ValueError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    advice = {
+        "c": "pass the real and the imaginary part as two channels",
+        "O": "of a pandas table, drop or fill missing values (NA), then pass .to_numpy(float)",
+    }.get(array.dtype.kind, "convert it to numbers first")
+    raise ValueError(f"{name}: expected real numbers, got dtype {array.dtype}: {advice}")
 
 
 def _as_int(name: str, values: Any) -> np.ndarray:
-    if isinstance(values, torch.Tensor):
-        values = values.detach().cpu().numpy()
-    array = np.asarray(values)
+    array = as_array(name, values)
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name}: expected whole numbers (indices), got dtype {array.dtype}")
     return array.astype(np.int64)

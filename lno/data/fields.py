@@ -16,6 +16,7 @@ from lno.data import checks, columns
 from lno.data.batch import Batch
 from lno.data.columns import Column, Index, as_column, as_single_column, to_tensor
 from lno.data.spec import Sample, Spec
+from lno.text import visible
 
 COLUMNS = ("x", "u", "x_query", "y", "weights", "query_weights", "background")
 INDEX_COLUMNS = ("cells", "grid_index")  # of whole numbers
@@ -102,17 +103,19 @@ class Fields:
         self.u: Any = optional("u", u, shareable=False)
         self._count = self._count_samples()
         self.u = self._no_values() if self.u is None else self.u
-        self.grid = None if grid is None else tuple(_count("grid", k) for k in grid)
-        self.period = (
-            None if period is None else tuple(None if p is None else float(p) for p in period)
-        )
+        self.grid = None if grid is None else checks.as_shape("grid", grid)
+        self.period = None if period is None else checks.as_period(period)
         coordinates = columns.channels(self.x)
-        self.space = coordinates if space is None else _count("space", space)
+        if space is not None:
+            require_count("space", space, 10**12)
+        self.space = coordinates if space is None else space
         self.names = checks.labels(self, "names", names)
         self.units = checks.labels(self, "units", units)
         self.geometry = checks.as_geometry(self, geometry)
-        self.frame = str(frame)
-        self.provenance = dict(provenance or {})
+        checks.require_type("frame", frame, str, "a text like 'reference grid'")
+        origin = {} if provenance is None else provenance
+        checks.require_type("provenance", origin, Mapping, "a mapping of plain JSON")
+        self.frame, self.provenance = str(frame), dict(origin)
         self._digest: str | None = None
         checks.check_shapes(self)
         checks.check_values(self)
@@ -123,6 +126,7 @@ class Fields:
         return self._count
 
     def __getitem__(self, k: int) -> Sample:
+        checks.require_type("index", k, int | np.integer, "the number of a sample")
         if not -len(self) <= k < len(self):
             raise IndexError(f"sample {k} of {len(self)}")
         at = k % len(self)
@@ -213,7 +217,7 @@ class Fields:
 
     def batch(self, index: ArrayLike) -> Batch:
         """The samples at `index` as tensors; ragged samples are padded and masked, others never."""
-        chosen = self._existing(index)
+        chosen = checks.as_index(index, len(self))
 
         def values(column: Column | None) -> Any:
             return None if column is None else to_tensor(column, chosen)[0]
@@ -234,14 +238,15 @@ class Fields:
 
     def subset(self, index: ArrayLike) -> Fields:
         """The samples at `index`, in that order."""
-        chosen = self._existing(index)
+        chosen = checks.as_index(index, len(self))
         new = {n: None if c is None else columns.take(c, chosen) for n, c in self._columns()}
         parameters = None if self.parameters is None else self.parameters[chosen]
         return self._with(new, parameters, len(chosen))
 
     def split(self, *counts: int) -> tuple[Fields, ...]:
         """Consecutive parts of the given numbers of samples."""
-        if sum(counts) > len(self) or any(c < 1 for c in counts):
+        whole = all(isinstance(c, int | np.integer) and c > 0 for c in counts)
+        if not counts or not whole or sum(counts) > len(self):
             raise ValueError(
                 f"cannot split {len(self)} samples into {counts}: expected positive numbers that "
                 f"add up to at most {len(self)}"
@@ -251,6 +256,7 @@ class Fields:
 
     def shuffle(self, seed: int) -> Fields:
         """The same samples in a random order that `seed` decides."""
+        require_count("seed", seed, 2**63, least=0)
         return self.subset(np.random.default_rng(seed).permutation(len(self)))
 
     def replace(self, **changes: Any) -> Fields:
@@ -271,8 +277,12 @@ class Fields:
     @staticmethod
     def concatenate(parts: Sequence[Fields]) -> Fields:
         """The samples of several data sets of one kind, one after the other."""
+        listed = isinstance(parts, list | tuple)
+        if not listed or not all(isinstance(part, Fields) for part in parts):
+            got = checks.described(parts)
+            raise TypeError(f"parts: expected a list of Fields to concatenate, got {got}")
         if not parts:
-            raise ValueError("nothing to concatenate: expected at least one Fields")
+            raise ValueError("parts: nothing to concatenate, expected at least one Fields")
         first, counts = parts[0], [len(p) for p in parts]
         for k, part in enumerate(parts):
             for key, value in part.meaning().items():
@@ -297,6 +307,7 @@ class Fields:
         """Write one HDF5 file, atomically. See `lno.data.store` for its layout."""
         from lno.data import store
 
+        checks.require_path("path", path)
         store.save(self, path)
 
     @staticmethod
@@ -304,6 +315,8 @@ class Fields:
         """Read a file of `save`; with `lazy`, samples are read from it when they are used."""
         from lno.data import store
 
+        checks.require_path("path", path)
+        checks.require_flag("lazy", lazy)
         return store.load(path, lazy=lazy)
 
     def __repr__(self) -> str:
@@ -316,7 +329,7 @@ class Fields:
         def few(labels: Sequence[str]) -> str:
             return ", ".join(labels if len(labels) < 5 else [labels[0], "…", labels[-1]])
 
-        names = {key: few(labels) for key, labels in self.names.items()}
+        names = {key: visible(few(labels)) for key, labels in self.names.items()}
         there = "the same points" if self.same_points else f"{span(queries)} points"
         given = f"{names['u'] or 'no values'} at {span(points)} points of {names['x']}"
         if self.parameters is not None:
@@ -325,13 +338,6 @@ class Fields:
         return f"Fields({len(self)} samples: {given}{answers})"
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _existing(self, index: ArrayLike) -> Index:
-        """Indices of samples, counted from the end where they are negative."""
-        wanted = np.asarray(index)
-        if wanted.size == 0:
-            raise ValueError("no samples: expected at least one index")
-        return np.arange(len(self))[np.atleast_1d(wanted)]
 
     def _columns(self) -> list[tuple[str, Any]]:
         return [(name, self.column(name)) for name in (*COLUMNS, *INDEX_COLUMNS)]
@@ -365,9 +371,3 @@ class Fields:
             nothing = np.zeros((int(self.x.stops.max()), 0), np.float32)
             return columns.Ragged(nothing, self.x.starts, self.x.stops)
         return np.zeros((len(self), self.x.shape[-2], 0), np.float32)
-
-
-def _count(name: str, value: Any) -> int:
-    number = int(value) if isinstance(value, np.integer) else value
-    require_count(name, number, 10**12)
-    return number

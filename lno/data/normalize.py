@@ -20,6 +20,8 @@ from lno.data.batch import Batch
 from lno.data.columns import Column
 from lno.data.fields import Fields
 
+COARSE = 0.01  # of a period: the distance of neighbouring numbers, beyond which places are lost
+
 
 @dataclass(frozen=True)
 class Standardizer:
@@ -137,6 +139,30 @@ class Coordinates:
         """The coordinate that each feature belongs to."""
         return tuple(k for k, p in enumerate(self.period) for _ in range(1 if p is None else 2))
 
+    def require_readable(self, fields: Fields) -> None:
+        """Raise unless all positions of data can be encoded."""
+        for name in ("x", "x_query")[: 1 if fields.same_points else 2]:
+            for x in columns.samples(getattr(fields, name), len(fields)):
+                self.require_encodable(name, torch.from_numpy(np.ascontiguousarray(x)))
+
+    def require_encodable(self, name: str, x: Tensor) -> None:
+        """Raise unless positions (..., d) are numbers that an encoding tells apart.
+
+        Features are single precision, and far from zero neighbouring numbers of a periodic
+        coordinate are many periods apart.
+        """
+        require_encodable(name, x, self.scale)
+        for k, period in enumerate(self.period):
+            if period is None or x.numel() == 0:
+                continue
+            far = float(x[..., k].abs().max())
+            if far * torch.finfo(x.dtype).eps > COARSE * period:
+                raise ValueError(
+                    f"{name}, coordinate {k}: {far:g} lies too far away in a coordinate of period "
+                    f"{period:g}: in {x.dtype} its place within the period is lost. Expected "
+                    "positions near zero, x % period"
+                )
+
     def encode(self, x: Tensor) -> Tensor:
         """Positions (..., d) to features (..., f)."""
         scaled = self.scale.encode(x)
@@ -185,6 +211,18 @@ class Normalizers:
         """How many numbers a model reads at a point, besides its position."""
         return len(self.u.mean) + len(self.parameters.mean if self.parameters else ())
 
+    def require_readable(self, batch: Batch) -> None:
+        """Raise unless all numbers of a batch in physical units can be encoded."""
+        self.x.require_encodable("x", batch.x)
+        if batch.x_query is not batch.x:
+            self.x.require_encodable("x_query", batch.x_query)
+        require_encodable("u", batch.u, self.u)
+        if batch.parameters is not None and self.parameters is not None:
+            require_encodable("parameters", batch.parameters, self.parameters)
+        if batch.background is not None:
+            unscaled = Standardizer.identity(batch.background.shape[-1])  # it is added as it is
+            require_encodable("background", batch.background, unscaled)
+
     def encode(self, batch: Batch) -> Batch:
         """A batch in physical units as a model reads it.
 
@@ -222,6 +260,16 @@ class Normalizers:
         u, y = (from_dict(Standardizer, values[name]) for name in ("u", "y"))
         given = values["parameters"]
         return cls(x, u, y, None if given is None else from_dict(Standardizer, given))
+
+
+def require_encodable(name: str, values: Tensor, scale: Standardizer) -> None:
+    """Raise unless standardised values (..., c) are single-precision numbers."""
+    if values.numel() and not torch.isfinite(scale.encode(values)).all():
+        bad = values.double().abs().max()
+        raise ValueError(
+            f"{name}: {bad:g} is too large to be standardised in single precision (mean "
+            f"{scale.mean}, std {scale.std}): expected values like those of the training data"
+        )
 
 
 def anomalies(fields: Fields) -> Column:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import columns
+from lno.data.checks import described, require_number, require_type
 from lno.data.columns import Column
 from lno.data.fields import Fields
 
@@ -29,6 +30,15 @@ class Pattern(Protocol):
         device: torch.device | None = None,
     ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
         """Indices of observed points, on a device, and which of them are real, on the CPU."""
+
+
+def require_pattern(name: str, value: Any) -> None:
+    """Raise a TypeError unless an argument says which points are observed."""
+    if isinstance(value, type) or not callable(getattr(value, "draw", None)):
+        raise TypeError(
+            f"{name}: expected which points are observed, like RandomRatio(0.01, 0.2) or "
+            f"Intervals((2, 16)), got {described(value)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,9 @@ class Intervals:
     steps: tuple[int, ...]
 
     def __post_init__(self) -> None:
+        expected = "a step for each axis of the grid, like (2, 16)"
+        require_type("Intervals.steps", self.steps, tuple | list, expected)
+        object.__setattr__(self, "steps", tuple(self.steps))
         for k, step in enumerate(self.steps):
             require_count(f"Intervals.steps[{k}]", step, 10**6)
 
@@ -129,6 +142,10 @@ class Window:
     high: float
 
     def __post_init__(self) -> None:
+        expected = "the name of a coordinate of the data"
+        require_type("Window.coordinate", self.coordinate, str, expected)
+        for name in ("low", "high"):
+            require_number(f"Window.{name}", getattr(self, name))
         if not self.low <= self.high:
             raise ValueError(f"Window: expected low <= high, got {self.low} and {self.high}")
 

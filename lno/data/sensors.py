@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from lno.data.columns import as_real
 from lno.data.observe import Window
 
 
@@ -53,7 +54,7 @@ def validate_sensors(
     ...
     lno.data.sensors.SensorError: sensors 0 and 2: two values, 1 and 3, at the same place: ...
     """
-    x, u = np.asarray(x, np.float64), np.asarray(u, np.float64)
+    x, u = (as_real(name, v).astype(np.float64) for name, v in (("x", x), ("u", u)))
     if x.ndim != 2 or x.shape[1] != len(names) or u.shape != (len(x), 1) or len(x) == 0:
         raise ValueError(
             f"expected x (n, {len(names)}), the {', '.join(names)} of at least one sensor, and "

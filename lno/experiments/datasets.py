@@ -49,12 +49,14 @@ def dataset(
     where, samples = str(pick_solver_device(device)), chosen.train + chosen.test
     made = PROBLEMS[problem](**chosen.parameters)
     path = cache_folder() / f"{problem}-{samples}-{identity(made, 0, where)}.h5"
-    while not path.exists() and not is_main():
-        time.sleep(0.5)  # the main process makes it; should it fail, torchrun ends all of them
-    if path.exists():
-        fields = Fields.load(path)
-    else:
-        with progress(f"making {problem}", samples, show) as update:
-            fields = make_file(made, samples, path, 0, where, update)
-    train, test = fields.split(chosen.train, chosen.test)
+    while not path.exists():
+        if not is_main():
+            time.sleep(0.5)  # the main process makes it; should it fail, torchrun ends all of them
+            continue
+        try:
+            with progress(f"making {problem}", samples, show) as update:
+                make_file(made, samples, path, 0, where, update)
+        except BlockingIOError:  # another run needs the same data and is making them
+            time.sleep(1.0)
+    train, test = Fields.load(path).split(chosen.train, chosen.test)
     return train, test

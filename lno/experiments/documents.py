@@ -213,7 +213,27 @@ def latent_block_table(results: Path) -> Table:
     return Table("Centred keys", header, rows, [note])
 
 
+def viscosity_table(results: Path) -> Table:
+    """Fields of other viscosities: flagged as out of distribution, or contained in their bounds."""
+    content, keys = _measured(results, "viscosity"), ("inside", "outside")
+    rows = []
+    for r in content["rows"]:
+        shares = [r[key] for key in (*keys, *(f"{key}_all" for key in keys))]
+        shown = ["–" if share is None else f"{100 * share:.0f} %" for share in shares]
+        name = _bold(f"{r['viscosity']:g}", r["viscosity"] == content["trained"])
+        rows.append([name, str(r["sensors"]), f"{100 * r['flagged']:.1f} %", *shown])
+    header = ["viscosity", "sensors", "flagged", "contained inside", "outside"]
+    note = (
+        f"Bounds of {100 * content['level']:.0f} %, {content['samples']} fields of each viscosity "
+        "(bold: the trained one), sensors at random places. Contained: the share of the points "
+        f"inside the bounds, over the fields that are not flagged (– if fewer than "
+        f"{content['fewest']}), and over all. `python benchmarks/viscosity.py`"
+    )
+    return Table("Viscosity", [*header, "inside, all", "outside, all"], rows, [note])
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
+    "viscosity": viscosity_table,
     "attention": attention_table,
     "latent_block": latent_block_table,
     "quickstart": quickstart_table,

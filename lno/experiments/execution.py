@@ -8,7 +8,7 @@ form of the ledger (with several members, `run-<seed>.json` for each further one
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from lno.config import to_dict
 from lno.data import Fields
 from lno.experiments.pictures import save_sample
 from lno.experiments.runs import MODEL, RunSpec, Samples
-from lno.files import write_json
+from lno.files import owning, require_folder, write_json
 from lno.ledger import Run, commit
 from lno.operator import Operator
 from lno.training.device import one_thread
@@ -57,13 +57,19 @@ def execute(
         device: as in `Operator.fit`.
         options: further arguments of `Operator.fit`: resume, pause_after, split, ...
     """
-    samples = spec.samples(device)
-    operator = fit(spec, seeds, samples, out, device, **options)
-    *_, test = samples
-    runs = [record(spec, operator, k, seed, test, out) for k, seed in enumerate(seeds)]
-    alone = len(seeds) == 1
-    errors = next(iter(runs[0].metrics.values())) if alone else operator.evaluate(test)
-    return Outcome(operator, runs, errors)
+    with owner(out):
+        samples = spec.samples(device)
+        operator = fit(spec, seeds, samples, out, device, **options)
+        *_, test = samples
+        runs = [record(spec, operator, k, seed, test, out) for k, seed in enumerate(seeds)]
+        alone = len(seeds) == 1
+        errors = next(iter(runs[0].metrics.values())) if alone else operator.evaluate(test)
+        return Outcome(operator, runs, errors)
+
+
+def owner(out: Path) -> AbstractContextManager[None]:
+    """Keep the folder of a run to this process, from the data to the last file."""
+    return owning(require_folder(out)) if is_main() else nullcontext()
 
 
 def fit(

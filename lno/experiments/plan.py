@@ -90,16 +90,19 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     paths = sorted((results / spec.problem / spec.model).glob("*.json"))
     for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != spec.recipe):
         alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
-        if alike and run.steps and run.task["kind"] == tasks.to_json(spec.preset.task)["kind"]:
+        if alike and run.steps and run.task.get("kind") == tasks.to_json(spec.preset.task)["kind"]:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60
     if spec.protocol != "standard":
         return None
     for r in _rows(results, "efficiency"):
-        if all(r[key] == getattr(spec, key) for key in ("problem", "model", "precision")):
-            return r["seconds_per_epoch"] * spec.preset.recipe.epochs * seeds / 60
+        keys = ("problem", "model", "precision")
+        time = r.get("seconds_per_epoch")
+        if all(r.get(key) == getattr(spec, key) for key in keys) and isinstance(time, int | float):
+            return time * spec.preset.recipe.epochs * seeds / 60
     for r in _rows(results, "training_step"):
-        time = r.get(f"{spec.precision}_ms")
-        if spec.model == "lno" and r["case"].split()[0] == spec.problem and time is not None:
+        time, case = r.get(f"{spec.precision}_ms"), str(r.get("case", ""))
+        known = spec.model == "lno" and case.split(" ")[0] == spec.problem
+        if known and isinstance(time, int | float):
             return time / 1e3 * spec.steps * seeds / 60
     return None
 
@@ -122,4 +125,8 @@ def _once(jobs: Sequence[Job]) -> list[Job]:
 
 def _rows(results: Path, benchmark: str) -> list[dict[str, Any]]:
     path = results / "benchmarks" / f"{benchmark}.json"
-    return read_json(path)["rows"] if path.exists() else []
+    found = read_json(path) if path.exists() else {"rows": []}
+    rows = found.get("rows") if isinstance(found, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise ValueError(f"{path}: expected the rows of a benchmark, got {str(found)[:80]!r}")
+    return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from lno.data import Fields
-from lno.experiments.execution import SAMPLE, fit, record
+from lno.experiments.execution import SAMPLE, fit, owner, record
 from lno.experiments.runs import RunSpec, Samples
 from lno.operator import Operator
 from lno.training.precision import pick_precision
@@ -215,7 +215,10 @@ def _train(
     folder = spec.folder(seeds)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
-    operator = fit(spec, seeds, samples, folder, device, resume=resume, pause_after=minutes)
+    with owner(folder):
+        operator = fit(spec, seeds, samples, folder, device, resume=resume, pause_after=minutes)
+    if operator.provenance.get("stopped") == "interrupted":
+        raise KeyboardInterrupt  # not only this run: all of the work
     return operator.provenance["seconds"] - before
 
 
@@ -223,4 +226,10 @@ def _seconds(folder: Path) -> float:
     """Seconds of training so far, by the last point of the learning curve."""
     path = folder / "metrics.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return json.loads(lines[-1])["seconds"] if lines else 0.0
+    try:
+        return float(json.loads(lines[-1])["seconds"]) if lines else 0.0
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ValueError(
+            f"{path}: expected the learning curve of a run, got {lines[-1][:80]!r}: delete the "
+            "folder to train it again"
+        ) from error

@@ -156,7 +156,8 @@ class RunSpec:
                 found = Operator.load(path, device)
             except ValueError:
                 continue  # damaged: it is trained again
-            k = seed - found.provenance["seed"]
+            first = found.provenance.get("seed")
+            k = seed - first if isinstance(first, int) else -1
             if found.finished and 0 <= k < len(found.members):
                 return found, k
         return None
@@ -174,8 +175,9 @@ def split_of(fields: Fields) -> tuple[int, int]:
     nine tenths for training.
     """
     own = fields.provenance.get("split")
-    if own is not None and len(own) == 2 and sum(own) <= len(fields):
-        return int(own[0]), int(own[1])
+    pair = own if isinstance(own, list | tuple) and len(own) == 2 else ()
+    if pair and all(type(n) is int and n > 0 for n in pair) and sum(pair) <= len(fields):
+        return pair[0], pair[1]
     problem = PROBLEMS.get(str(fields.provenance.get("problem")))
     for protocol in problem.protocols.values() if problem is not None else ():
         if protocol.train + protocol.test == len(fields):

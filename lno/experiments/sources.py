@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from lno.data import Fields
+import torch
+
+from lno.data import Fields, Spec
 from lno.experiments.datasets import protocol_of
 from lno.experiments.presets import default_preset
 from lno.experiments.presets import preset as find_preset
-from lno.experiments.runs import RunSpec
+from lno.experiments.runs import RunSpec, split_of
+from lno.models import MODELS, Demand, require_capable
 from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Rollout, Task
@@ -43,7 +46,7 @@ def describe(
     if path is None and source not in PROBLEMS:
         known = ", ".join(PROBLEMS)
         raise ValueError(f"no problem {source!r}: expected a data file (.h5) or one of {known}")
-    fields = None if path is None else Fields.load(path, lazy=True)
+    fields = None if path is None else _opened(path)
     problem = source if path is None or fields is None else problem_of(fields, path)
     name = preset or default_preset(problem, model)
     chosen = find_preset(problem, name, model)
@@ -61,7 +64,9 @@ def describe(
         data=None if path is None else str(path.resolve()),
         validation=VALIDATION,
     )
-    return replace(spec, task=_task(chosen.task, fields, rollout))
+    spec = replace(spec, task=_task(chosen.task, fields, rollout, f"{name} of {problem}"))
+    _require_capable(spec)
+    return spec
 
 
 def problem_of(fields: Fields, path: Path) -> str:
@@ -71,27 +76,91 @@ def problem_of(fields: Fields, path: Path) -> str:
 
 
 def held_out_samples(operator: Operator, name: str | Path, device: str = "auto") -> Fields:
-    """The test samples of the data that an operator was trained on."""
-    run = operator.provenance.get("run")
+    """The test samples of the problem that an operator was trained on, made again if need be.
+
+    A path that a model file names is not opened: the user names the files that are.
+    """
+    run = _run_of(operator)
     if run is None:
         raise ValueError(f"{name} does not say what to test it on: pass a data file with --data")
-    spec = RunSpec(run["problem"], "", "", protocol=run["protocol"], data=run["data"])
-    _, _, test = spec.samples(device)
-    if run["test_digest"] != test.digest:
+    if run["data"]:
         raise ValueError(
-            f"{run['data'] or run['problem']} is not what it was when {name} was trained: its test "
-            "samples may have been trained on. Pass other samples with --data"
+            f"{name} was trained on a data file, which was {run['data']} then. Name it, wherever "
+            "it is now, to test on its test samples, or other samples: --data FILE"
         )
+    _, _, test = RunSpec(run["problem"], "", "", protocol=run["protocol"]).samples(device)
+    if run["test_digest"] != test.digest:
+        raise _changed(run["problem"], name)
     return test
 
 
-def _task(task: Task, fields: Fields | None, rollout: int | None) -> Task | None:
+def samples_to_test(operator: Operator, name: str | Path, path: Path, fields: Fields) -> Fields:
+    """Samples of a file to test an operator on: all of them, unless it was trained on some.
+
+    Of the file that it was trained on, those are the test samples.
+    """
+    run = _run_of(operator)
+    if run is None or not run["data"] or len(fields) < 2:
+        return fields
+    *_, test = fields.split(*split_of(fields))
+    if test.digest == run["test_digest"]:
+        return test
+    if str(path.resolve()) == run["data"]:
+        raise _changed(str(path), name)
+    return fields
+
+
+def _run_of(operator: Operator) -> dict[str, str] | None:
+    """What the file of an operator says about the run that made it; None: nothing of use."""
+    run = operator.provenance.get("run")
+    keys = ("problem", "protocol", "data", "test_digest")
+    if not isinstance(run, dict) or not all(isinstance(run.get(k), str | None) for k in keys):
+        return None
+    return {key: run.get(key) or "" for key in keys}
+
+
+def _changed(data: str, name: str | Path) -> ValueError:
+    return ValueError(
+        f"{data} is not what it was when {name} was trained: its test samples may have been "
+        "trained on. Pass other samples with --data"
+    )
+
+
+def _opened(path: Path) -> Fields:
+    try:
+        return Fields.load(path, lazy=True)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            f"{error}. If it was moved, name its new place: runs are resumed by what the file "
+            "holds, not by where it is"
+        ) from error
+
+
+def _require_capable(spec: RunSpec) -> None:
+    """Raise where a task or a recipe asks for what a model cannot do: before data are made.
+
+    Sizes are not known yet, so grids are taken to suit the model.
+    """
+    cls, chosen = MODELS[spec.model][0], spec.preset
+    sizes = Spec(2, 1, 1, (8, 8))
+    with torch.device("meta"):  # no memory, no time
+        model = cls(sizes, cls.default_config(sizes))
+    elsewhere, subset = chosen.task.asks_elsewhere, chosen.recipe.queries is not None
+    require_capable(model, spec.model, Demand(sizes, elsewhere, subset=subset))
+
+
+def _task(task: Task, fields: Fields | None, rollout: int | None, preset: str) -> Task | None:
     """The task in place of a preset's, where the data or the user say more; None: the preset's."""
     if rollout is None and (fields is None or not isinstance(task, Rollout)):
         return None
     channels = rollout or task.channels  # type: ignore[attr-defined]
     if fields is None:
-        return Rollout(task.frames, channels) if isinstance(task, Rollout) else None
+        if not isinstance(task, Rollout):
+            raise ValueError(
+                f"--rollout: the preset {preset} predicts no frames, its task is "
+                f"{type(task).__name__}. Leave --rollout out, or train on a data file of frames"
+            )
+        return Rollout(task.frames, channels)
     answers = fields.spec.out_channels
     if answers == 0 or answers % channels:
         raise ValueError(

@@ -19,6 +19,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
+from lno.text import plain
+
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
 FINE = 10_000  # triangles, that a mesh is divided into before it is drawn
@@ -159,8 +161,8 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
                 where = panel.marks[:, across], panel.marks[:, up]
                 axis.plot(*where, "o", ms=3, mfc="none", mec=INK, mew=0.7)
             set_limits(axis, domain)
-            axis.set_title(panel.title, fontsize=11)
-            axis.set_xlabel(domain.names[domain.axes[0]])
+            axis.set_title(plain(panel.title), fontsize=11)
+            axis.set_xlabel(plain(domain.names[domain.axes[0]]))
             if shown is not None and not together:
                 figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
         if shown is not None and together:  # one bar for the row
@@ -169,9 +171,9 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
             axis.set_axis_off()
         first = row[0].domain or row[0].nodes
         if len(first.axes) == 2:
-            axes[r][0].set_ylabel(first.names[first.axes[1]])
+            axes[r][0].set_ylabel(plain(first.names[first.axes[1]]))
     if title:
-        figure.suptitle(title)
+        figure.suptitle(plain(title))
     return figure
 
 

@@ -16,6 +16,7 @@ from matplotlib.ticker import LogLocator
 
 from lno.files import replacing
 from lno.report.fields import ERROR, FIELD, INK
+from lno.text import plain
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,16 @@ def reconstruction(
         error = np.abs(field - truth)
         draw_field(axes[0, k], plane, field, FIELD, -span, span)
         wrong = draw_field(axes[1, k], plane, error, ERROR, 0.0, worst)
-        axes[0, k].set_title(name)
-        axes[1, k].set_title(f"error of {name}: {100 * error.mean() / np.abs(truth).mean():.1f} %")
+        axes[0, k].set_title(plain(name))
+        percent = 100 * error.mean() / np.abs(truth).mean()
+        axes[1, k].set_title(plain(f"error of {name}: {percent:.1f} %"))
     figure.colorbar(shown, ax=axes[0, :].tolist(), shrink=0.9, pad=0.01)
     figure.colorbar(wrong, ax=axes[1, :].tolist(), shrink=0.9, pad=0.01)
+    across, along = map(plain, plane.names)
     for row in axes:
-        row[0].set_ylabel(plane.names[0])
+        row[0].set_ylabel(across)
     for axis in axes[1]:
-        axis.set_xlabel(plane.names[1])
+        axis.set_xlabel(along)
     return figure
 
 
@@ -80,8 +83,9 @@ def field_picture(
     shown = draw_field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
     x, _ = sensors
     axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
-    axis.set(xlabel=plane.names[1], ylabel=plane.names[0], title=f"{label} from {len(x)} points")
-    figure.colorbar(shown, ax=axis, label=label)
+    across, along = map(plain, plane.names)
+    axis.set(xlabel=along, ylabel=across, title=plain(f"{label} from {len(x)} points"))
+    figure.colorbar(shown, ax=axis, label=plain(label))
     return figure
 
 
@@ -101,10 +105,11 @@ def bounded_field(
     marks = {"s": 16, "edgecolors": INK, "lw": 0.5, "clip_on": False}
     left.scatter(x[:, 1], x[:, 0], c=u, cmap=FIELD, vmin=-span, vmax=span, **marks)
     counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
-    left.set(title=f"{label} from {counted}", ylabel=plane.names[0], xlabel=plane.names[1])
+    across, along = map(plain, plane.names)
+    left.set(title=plain(f"{label} from {counted}"), ylabel=across, xlabel=along)
     wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
-    right.set(title="width of the bounds", xlabel=plane.names[1])
+    right.set(title="width of the bounds", xlabel=along)
     right.axis(plane.extent())  # sensors on the edge do not move it
     figure.colorbar(shown, ax=left)
     figure.colorbar(wide, ax=right)
@@ -132,10 +137,10 @@ def heat_maps(
             text = "missing" if np.isnan(value) else f"{value:.2f}"
             ink = "white" if value > low**0.6 * high**0.4 else INK  # the colours grow darker
             axis.text(column, row, text, ha="center", va="center", color=ink, fontsize=9)
-        axis.set(title=title, xlabel=names[1])
+        axis.set(title=plain(title), xlabel=plain(names[1]))
         axis.set_xticks(range(len(ticks)), map(str, ticks))
         axis.set_yticks(range(len(ticks)), map(str, ticks))
-    axes[0].set_ylabel(names[0])
+    axes[0].set_ylabel(plain(names[0]))
     numbers = LogLocator(subs=(1, 2, 5))
     bar = figure.colorbar(
         shown, ax=axes.tolist(), label=label, shrink=0.9, pad=0.01, ticks=numbers, format="{x:g}"

@@ -18,6 +18,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
 from lno.ledger import Run
 from lno.models import MODELS
+from lno.text import plain
 
 UNTRAINED = {"rbf": "RBF", "kriging": "kriging"}  # methods without training
 # Okabe and Ito's colours, which colour-blind people can tell apart.
@@ -224,7 +225,7 @@ def _looks(groups: Sequence[Group]) -> list[dict[str, Any]]:
         problem = f"{g.problem}: " * (problems > 1 and not g.name)
         label = problem + g.label + f" ({g.protocol})" * (protocols > 1)
         dashes = (0, DASHES[order.index(way) % len(DASHES)] or None)
-        looks.append({"label": label, "color": colour_of(g.model, models), "ls": dashes})
+        looks.append({"label": plain(label), "color": colour_of(g.model, models), "ls": dashes})
     return looks
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,10 +25,11 @@ def load_sample(path: Path) -> dict[str, Any]:
     `parameters` with `names_parameters`, `channels` of a frame, the channels to draw as `shown_u`
     and `shown_y`, and `index`, the number of the sample.
     """
-    with np.load(path, allow_pickle=False) as file:
-        sample = {key: file[key] for key in file.files}
-    sample.setdefault("positions", sample.get("x_query", sample["x"]))
-    sample.setdefault("names_positions", sample["names_x"][: sample["positions"].shape[1]])
+    with _reading(path):
+        with np.load(path, allow_pickle=False) as file:
+            sample = {key: file[key] for key in file.files}
+        sample.setdefault("positions", sample.get("x_query", sample["x"]))
+        sample.setdefault("names_positions", sample["names_x"][: sample["positions"].shape[1]])
     return sample
 
 
@@ -34,6 +39,11 @@ def sample_fields(path: Path, title: str) -> Figure:
     Of several channels the one that the problem names is shown, else the last.
     """
     sample = load_sample(path)
+    with _reading(path):
+        return _sample_fields(path, sample, title)
+
+
+def _sample_fields(path: Path, sample: dict[str, Any], title: str) -> Figure:
     nodes = _nodes(path, sample)
     c, name = _channel(sample, "y")
     truth, answer = sample["y"][:, c], sample["prediction"][:, c]
@@ -51,6 +61,11 @@ def rollout_frames(path: Path, title: str) -> Figure | None:
     sample = load_sample(path)
     if "channels" not in sample:
         return None
+    with _reading(path):
+        return _rollout_frames(path, sample, title)
+
+
+def _rollout_frames(path: Path, sample: dict[str, Any], title: str) -> Figure:
     nodes, channels = _nodes(path, sample), int(sample["channels"])
     count = sample["y"].shape[1] // channels
     frames = np.unique(np.linspace(0, count - 1, min(FRAMES, count)).round().astype(int))
@@ -65,6 +80,20 @@ def rollout_frames(path: Path, title: str) -> Figure | None:
         rows[1].append(Panel(f"prediction: {name}", nodes, answer, scale))
         rows[2].append(Panel("absolute error", nodes, np.abs(answer - truth), worst))
     return figure_of(rows, title)
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Name the file in whatever its content raises."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, BadZipFile, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{path}: damaged, or no sample of a run ({type(error).__name__}: {error})"
+        ) from error
+    except ValueError as error:
+        known = str(error).startswith(str(path))
+        raise error if known else ValueError(f"{path}: {error}") from error
 
 
 def _nodes(path: Path, sample: dict[str, Any]) -> Nodes:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import rich.box
 import rich.table
+import rich.text
 
 from lno.report import html
+from lno.text import markdown, visible
 
 MISSING = "missing"
 
@@ -35,12 +37,13 @@ class Table:
 
     def markdown(self) -> str:
         """The table and its notes, without the title."""
+        header, *rows = ([markdown(cell) for cell in row] for row in (self.header, *self.rows))
         lines = [
-            f"| {' | '.join(self.header)} |",
-            f"|{'---|' * len(self.header)}",
-            *(f"| {' | '.join(row)} |" for row in self.rows),
+            f"| {' | '.join(header)} |",
+            f"|{'---|' * len(header)}",
+            *(f"| {' | '.join(row)} |" for row in rows),
         ]
-        return "\n".join([*lines, *(f"\n{note}" for note in self.notes)])
+        return "\n".join([*lines, *(f"\n{markdown(note)}" for note in self.notes)])
 
     def html(self) -> str:
         """Title, table and notes."""
@@ -53,9 +56,9 @@ class Table:
             title=self.title, box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False
         )
         for name in self.header:
-            shown.add_column(name, overflow="fold")
+            shown.add_column(rich.text.Text(visible(name)), overflow="fold")
         for row in self.rows:
-            shown.add_row(*row)
+            shown.add_row(*(rich.text.Text(visible(cell)) for cell in row))
         return shown
 
 

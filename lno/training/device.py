@@ -8,12 +8,14 @@ from contextlib import contextmanager
 import torch
 
 
-def pick_device(name: str = "auto") -> torch.device:
+def pick_device(name: str | torch.device = "auto") -> torch.device:
     """The device called `name`; "auto" is CUDA if there is one, else Apple's GPU, else the CPU.
 
     >>> pick_device("cpu")
     device(type='cpu')
     """
+    if not isinstance(name, str | torch.device):
+        raise TypeError(f"device: expected 'auto', 'cpu', 'mps' or 'cuda', got {name!r}")
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
@@ -21,10 +23,10 @@ def pick_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, NotImplementedError, ValueError) as error:
         raise ValueError(
-            f"cannot compute on {name!r}: expected 'auto', 'cpu', 'mps' or 'cuda', on a machine "
-            f"that has it ({str(error).splitlines()[0][:100]})"
+            f"device: cannot compute on {name!r}: expected 'auto', 'cpu', 'mps' or 'cuda', on a "
+            f"machine that has it ({str(error).splitlines()[0][:100]})"
         ) from error
     return device
 

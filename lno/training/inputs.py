@@ -1,15 +1,81 @@
-"""What training data must offer: inputs that tell samples apart, and a model that can take them."""
+"""What training needs: the right arguments, inputs that tell samples apart, a capable model."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import numbers
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import UnionType
+from typing import Any
 
+import torch
+
+from lno.config import from_dict, require_count, require_json, require_range
 from lno.data import Fields, Spec, columns
+from lno.data.checks import described, require_flag, require_type
 from lno.data.normalize import Normalizers
-from lno.models import Demand, Model
+from lno.data.symmetry import Symmetry
+from lno.models import MODELS, Demand, Model, ModelConfig
 from lno.tasks import Task
+from lno.training.precision import PRECISIONS
+from lno.training.recipe import Recipe
+
+# Arguments of `Operator.fit`: what they may be, and what to pass, in words.
+ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
+    "train_data": (Fields, "samples with answers, Fields(x, u, y=...)"),
+    "task": (Task | None, "a task like lno.Steady() or lno.Rollout(10)"),
+    "model": (str, f"one of {', '.join(MODELS)}"),
+    "config": (
+        ModelConfig | Mapping | None,
+        "the config of the model, like lno.models.LNOConfig(width=64), or a mapping of its keys",
+    ),
+    "recipe": (
+        Recipe | Mapping | None,
+        "lno.Recipe(...) or a mapping of its keys, like {'learning_rate': 1e-3}",
+    ),
+    "validation": (
+        numbers.Real | Fields,
+        "the share of samples that is held out, like 0.1, or other samples (Fields)",
+    ),
+    "device": (str | torch.device, "'auto', 'cpu', 'cuda' or 'mps'"),
+    "precision": (str, f"'auto', {', '.join(map(repr, PRECISIONS))}"),
+    "folder": (str | os.PathLike | None, "the path of a folder, or None"),
+    "split": (str, "'samples' or 'points'"),
+}
+
+
+def check_arguments(**given: Any) -> Recipe:
+    """Raise unless the arguments of `Operator.fit` are what they should be; returns the recipe."""
+    for name, (kind, expected) in ARGUMENTS.items():
+        require_type(name, given[name], kind, expected)
+    for name in ("conditional", "progress", "resume", "tensorboard"):
+        require_flag(name, given[name])
+    symmetries = given["symmetries"]
+    listed = isinstance(symmetries, list | tuple)
+    if not listed or not all(isinstance(g, Symmetry) for g in symmetries):
+        called = isinstance(symmetries, Symmetry) or not callable(symmetries)
+        advice = "" if called else ": call it"
+        raise TypeError(
+            "symmetries: expected a list of symmetries, like Darcy.symmetries or square(), got "
+            f"{described(symmetries)}{advice}"
+        )
+    if isinstance(given["config"], ModelConfig) and given["model"] in MODELS:
+        own = MODELS[given["model"]][1]
+        require_type("config", given["config"], own, f"{own.__name__}(...) for {given['model']}")
+    require_count("members", given["members"], 1024)
+    require_count("seed", given["seed"], 2**31, least=0)
+    for name in ("minutes", "pause_after"):
+        require_range(name, 0.0 if given[name] is None else given[name], 0.0, 1e9)
+    if isinstance(given["validation"], bool):
+        raise TypeError("validation: expected a share like 0.1, or Fields, got a bool")
+    if given["epochs"] is not None and given["minutes"] is not None:
+        raise ValueError("epochs and minutes both say how long to train: pass one of them")
+    require_json("provenance of the data", given["train_data"].provenance)
+    recipe = given["recipe"]
+    recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
+    return recipe if given["epochs"] is None else replace(recipe, epochs=given["epochs"])
 
 
 def model_spec(prepared: Fields, normalizers: Normalizers) -> Spec:

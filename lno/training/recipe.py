@@ -61,7 +61,7 @@ class Recipe:
         require_range("Recipe.beta2", self.beta2, 0.0, 1 - 1e-9)
         require_range("Recipe.weight_decay", self.weight_decay, 0.0, 10.0)
         for name, table in (("optimizer", OPTIMIZERS), ("schedule", SCHEDULES), ("loss", METRICS)):
-            if getattr(self, name) not in table:
+            if not isinstance(getattr(self, name), str) or getattr(self, name) not in table:
                 expected = ", ".join(table)
                 raise ValueError(
                     f"Recipe.{name} must be one of {expected}, got {getattr(self, name)!r}"

@@ -91,8 +91,14 @@ def test_normalisers_take_the_background_off_and_put_it_back():
     assert torch.allclose(scale.decode(ready.y, batch.background), batch.y.float(), atol=1e-6)
     every = np.concatenate([s.y - s.background for s in fields])
     assert np.allclose(scale.y.mean, every.mean()) and np.allclose(scale.y.std, every.std())
-    assert ready.parameters.mean().abs() < 2
     assert Normalizers.from_dict(scale.to_dict()) == scale
+
+
+def test_standardised_parameters_have_mean_zero_and_deviation_one():
+    fields = meshes().replace(parameters=RANDOM.normal([3.0, -70.0], [0.5, 20.0], (3, 2)))
+    ready = Normalizers.fit(fields).encode(fields.batch([0, 1, 2])).parameters
+    assert torch.allclose(ready.mean(0), torch.zeros(2), atol=1e-5)
+    assert torch.allclose(ready.std(0, correction=0), torch.ones(2), atol=1e-5)
 
 
 def test_covariates_count_for_models_but_not_for_distances():

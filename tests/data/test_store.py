@@ -464,7 +464,7 @@ def test_hdf5_of_another_program(tmp_path):
     assert "lno.fields" in refuse(tmp_path / "a.h5")
 
 
-def test_an_older_version_says_how_to_convert_it(tamper, tmp_path):
+def test_an_older_version_says_how_to_convert_it(tamper):
     def age(file):
         meaning = json.loads(file.attrs.pop("meaning"))
         for key in ("grid", "period", "names", "units"):

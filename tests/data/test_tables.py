@@ -83,9 +83,14 @@ def test_lines_are_counted_as_an_editor_counts_them(table):
         read_csv(table('x,note,u\n1,"two\nlines",2\n3,,4\n5,,six\n'), ["x", "u"])
 
 
-def test_unterminated_quotes_name_their_line(table):
-    with pytest.raises(ValueError, match=r"line \d"):
-        read_csv(table('x,u\n1,2\n3,"4\n'), ["x", "u"])
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [('x,u\n1,2\n3,"4\n', 3), ('x,u\n1,2\n3,4\n5,"6', 4), ('x,u\n1,"2"3\n4,5\n', 2)],
+)
+def test_quotes_that_are_wrong_name_their_line(table, content, line):
+    """Text after a closing quote, or a quote that is never closed: the file ends in its cell."""
+    with pytest.raises(ValueError, match=rf"points\.csv, line {line}: not a CSV file"):
+        read_csv(table(content), ["x", "u"])
 
 
 def test_missing_files_and_folders(tmp_path):

@@ -277,6 +277,7 @@ def test_models_for_reconstruction_are_made_measured_and_used(
     small = tuple(replace(spec, epochs=2, precision="fp32") for spec in pretrained.SPECS)
     monkeypatch.setattr(pretrained, "SPECS", small)
     monkeypatch.setattr(pretrained, "SEEDS", SEEDS)
+    monkeypatch.setattr(pretrained, "CALIBRATION", 9)
     models = tmp_path / "models"
     words = ("--results", str(tmp_path), "--out", str(models), "--device", "cpu")
     shown = " ".join(lno(capsys, "reproduce", "pretrained", *words).split())

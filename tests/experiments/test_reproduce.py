@@ -159,7 +159,10 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
             members=3,
             precision="tf32",
             samples={"test": (error + deviations).tolist()},
-            curve=[{"step": 500 * k, "loss": loss} for k, loss in enumerate(losses, start=1)],
+            curve=[
+                {"step": 500 * k, "seconds": 15.0 * k, "loss": loss, "error": None}
+                for k, loss in enumerate(losses, start=1)
+            ],
         )
         run.save(small, spec.name(seed))
 
@@ -196,7 +199,7 @@ def test_asking_for_what_the_table_has_not_is_an_error() -> None:
 
 
 def test_the_command_runs_what_is_missing_and_prints_it(
-    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["reproduce", "forward", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]

@@ -50,6 +50,7 @@ def name_of(demand: Demand) -> str:
 
 EVERY_DEMAND = pytest.mark.parametrize("demand", DEMANDS, ids=name_of)
 EVERY_MODEL = pytest.mark.parametrize("kind", MODELS)
+STREAMING = [kind for kind, (model_class, _) in MODELS.items() if model_class.streams]
 
 
 def small(kind: str, spec: Spec) -> Model:
@@ -177,9 +178,17 @@ def test_configs_are_checked_by_their_types() -> None:
 
 @EVERY_MODEL
 @pytest.mark.parametrize("spec", [CLOUD_SPEC, GRID_SPEC, Spec(2, 1, 3, (60,))])
-def test_default_configs_fit_every_spec(kind: str, spec: Spec) -> None:
-    model, (x, u, _) = build_model(kind, None, spec), inputs()
-    assert torch.isfinite(model(x, u, x)).all()
+def test_default_models_of_every_spec_read_each_sample_and_no_other(kind: str, spec: Spec) -> None:
+    model, (x, u, _) = build_model(kind, None, spec).eval(), inputs()
+    require_capable(model, kind, Demand(spec))
+    changed = u.clone()
+    changed[0, 17] += 1.0
+    with torch.no_grad():
+        before, after = model(x, u, x), model(x, changed, x)
+        alone = model(first := x[:1], changed[:1], first)
+    assert before.shape == (2, 60, 3)
+    assert not close(after[0], before[0], 1e-3) and close(after[1], before[1], 1e-6)
+    assert close(after[:1], alone, 1e-5)
 
 
 def test_another_grid_has_the_same_weights() -> None:
@@ -202,32 +211,37 @@ def parts_of(*tensors: torch.Tensor | None) -> Iterator[tuple[torch.Tensor | Non
         yield tuple(None if v is None else v[:, part] for v in tensors)
 
 
-@EVERY_MODEL
+def test_the_models_that_stream() -> None:
+    assert STREAMING == ["lno"]  # the tests below are about these
+
+
+@pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in STREAMING])
+def test_other_models_refuse_to_stream(kind: str) -> None:
+    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    for call in (
+        lambda: model.encode_parts(parts_of(x, u, None, None)),
+        lambda: model.process(u),
+        lambda: model.decode(u, q),
+        lambda: model.reduce_with(None),
+    ):
+        with pytest.raises(ValueError, match="does not stream"):
+            call()
+
+
+@pytest.mark.parametrize("kind", STREAMING)
 @pytest.mark.parametrize("masked", [False, True])
 def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -> None:
     model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
-    if not model.streams:
-        for call in (
-            lambda: model.encode_parts(parts_of(x, u, mask, None)),
-            lambda: model.process(u),
-            lambda: model.decode(u, q),
-            lambda: model.reduce_with(None),
-        ):
-            with pytest.raises(ValueError, match="does not stream"):
-                call()
-        return
     z = model.process(model.encode_parts(parts_of(x, u, mask, None)))
     y = torch.cat([model.decode(z, q[:, :7]), model.decode(z, q[:, 7:])], dim=1)
     assert close(y, model(x, u, q, mask), 1e-5)
 
 
-@EVERY_MODEL
+@pytest.mark.parametrize("kind", STREAMING)
 def test_streaming_models_reduce_their_sums(kind: str) -> None:
     """Points on two processes are all points, if each adds the sums of the other."""
     model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
-    if not model.streams:
-        return
     seen = []
     model.reduce_with(lambda sums: seen.append(sums) or sums)
     first = model(x[:, :25], u[:, :25], q)

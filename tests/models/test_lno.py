@@ -126,11 +126,6 @@ def test_presets_have_the_papers_parameter_counts(
     assert round(count_parameters(spec, PAPER_CONFIGS[problem]) / 1e6, 2) == millions
 
 
-def test_the_inverse_preset_has_the_papers_sizes() -> None:
-    expected = LNOConfig(width=96, latents=256, blocks=4, heads=8, layers=3, sharpness=1.0)
-    assert PAPER_CONFIGS["burgers"] == expected
-
-
 @pytest.mark.parametrize("chunk", [1, 7, 1000])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
 def test_chunks_equal_one_pass(chunk: int, dtype: torch.dtype, tolerance: float) -> None:

@@ -44,7 +44,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_each_member_is_the_model_of_its_seed(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_member_is_the_model_of_its_seed(case: str) -> None:
     """Twenty steps in double precision, to 1e-8."""
     kind, recipe, task, symmetries = CASES[case]
     data = task.prepare(fields(kind))

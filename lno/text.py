@@ -1,0 +1,57 @@
+"""Text from files, made harmless for where it is shown: a terminal, Markdown, a picture.
+
+Names, units and provenance come from files that may be hostile. On a terminal their control
+characters would move the cursor or change its title; in Markdown they could be HTML, links and
+columns; in pictures, formulas that cannot be drawn. HTML pages escape all text, `lno.report.html`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats, surrogates, separators of lines
+LONGEST = 200  # characters of one text in a picture
+_MARKDOWN = {
+    **{character: f"\\{character}" for character in "\\|[]"},
+    **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
+}
+
+
+def visible(text: object, keep: str = "") -> str:
+    r"""Text with control characters shown as escapes, but those in `keep`.
+
+    >>> visible("height\x1b[31m"), visible("two\nlines"), visible("two\nlines", keep="\n")
+    ('height\\x1b[31m', 'two\\nlines', 'two\nlines')
+    """
+    shown = str(text)
+    if shown.isascii() and shown.isprintable():
+        return shown
+    return "".join(
+        character
+        if character in keep or unicodedata.category(character) not in HIDDEN
+        # `ascii` writes every such character with a backslash.
+        else ascii(character)[1:-1]
+        for character in shown
+    )
+
+
+def markdown(text: object) -> str:
+    r"""Text for a cell or a line of Markdown: no HTML, no links, no further columns.
+
+    Emphasis and code stay, so that tables can use them.
+
+    >>> print(markdown("<script> | [a](b)"))
+    &lt;script&gt; \| \[a\](b)
+    """
+    return "".join(_MARKDOWN.get(character, character) for character in visible(text))
+
+
+def plain(text: object) -> str:
+    r"""Text for matplotlib: no formulas, one line, cut where it is too long to be read.
+
+    >>> print(plain("$u$"))
+    \$u\$
+    """
+    shown = visible(text)
+    shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
+    return shown.replace("$", r"\$")
