@@ -1,7 +1,8 @@
 """The parts of `benchmarks/fuzz.py`: what is attacked, and how outcomes are judged."""
 
-from fuzzing import api, checkpoints, data, models, text
+from fuzzing import api, checkpoints, data, models, processes, text
 from fuzzing.engine import Section
 
-_ALL = (models.SECTION, checkpoints.SECTION, data.SECTION, text.CSV, text.JSON, api.SECTION)
-SECTIONS: dict[str, Section] = {section.name: section for section in _ALL}
+_FILES = (models.SECTION, checkpoints.SECTION, data.SECTION, text.CSV, text.JSON)
+_OTHERS = (api.SECTION, processes.KILLS, processes.DISK, processes.WRITERS)
+SECTIONS: dict[str, Section] = {section.name: section for section in (*_FILES, *_OTHERS)}

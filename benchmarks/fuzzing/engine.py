@@ -10,7 +10,6 @@ import ctypes
 import faulthandler
 import gc
 import multiprocessing
-import os
 import resource
 import shutil
 import signal
@@ -65,6 +64,8 @@ def names_the_file(error: BaseException, path: Path | None) -> bool:
         return False
     if path is not None:
         return path.name in message
+    if isinstance(error, OSError) and error.filename is not None:
+        return True  # the system's own words, which name the file
     last = traceback.extract_tb(error.__traceback__)[-1]
     return "/lno/" in last.filename and (last.line or "").lstrip().startswith("raise")
 
@@ -303,16 +304,3 @@ def _status(key: str) -> int:
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) << 10
     raise OSError(f"/proc/self/status has no {key}: this harness needs Linux")
-
-
-def in_child(action: Callable[[], Any]) -> int:
-    """Run an action in a forked process and return its process id; its errors go to nobody."""
-    process = os.fork()
-    if process == 0:
-        code = 1
-        try:
-            action()
-            code = 0
-        finally:
-            os._exit(code)
-    return process

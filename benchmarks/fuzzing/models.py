@@ -50,8 +50,8 @@ def surfaces() -> Fields:
 
 def fit(data: Fields, **settings: Any) -> Operator:
     """A tiny operator."""
-    settings = {"config": SMALL["lno"], "epochs": 1, **settings}
-    return Operator.fit(data, progress=False, device="cpu", **settings)
+    usual = {"config": SMALL["lno"], "epochs": 1, "device": "cpu", "progress": False}
+    return Operator.fit(data, **{**usual, **settings})
 
 
 def prepare(folder: Path) -> None:
