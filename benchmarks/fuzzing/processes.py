@@ -30,10 +30,10 @@ from lno import Fields, Operator, Recipe
 from lno.data.tables import write_csv
 from lno.ledger import Run
 from lno.problems import make
-from lno.problems.burgers import Burgers
+from lno.problems.darcy import Darcy
 
 RECIPE = Recipe(epochs=25, batch=3, ema=0.9)
-SAMPLES = 8
+PROBLEM, SAMPLES = Darcy(grid=29, every=4), 12
 WORK = ("training", "making", "saving")
 
 
@@ -41,7 +41,7 @@ WORK = ("training", "making", "saving")
 def small_parts() -> Iterator[None]:
     """Data are made sample by sample, and every sample is saved at once."""
     with (
-        mock.patch.object(Burgers, "batch", 16),
+        mock.patch.object(Darcy, "batch", 16),
         mock.patch.object(make, "SAVE_SECONDS", 0.0),
     ):
         yield
@@ -58,7 +58,7 @@ def train(folder: Path, seed: int = 0) -> None:
 def make_data(folder: Path, seed: int = 0) -> None:
     """Make data, or go on making them."""
     with small_parts():
-        make.make_file(Burgers(grid=16), SAMPLES, folder / "data.h5", seed=3)
+        make.make_file(PROBLEM, SAMPLES, folder / "data.h5", seed=3)
 
 
 def save(folder: Path, seed: int, base: Path, times: int = 10) -> None:
@@ -79,11 +79,10 @@ def prepare(folder: Path) -> None:
         train(folder / f"{seed}", seed)
         seconds["training"] = time.monotonic() - start
         fit(waves(), seed=seed).save(folder / f"{seed}.safetensors")
-    for name, work in (("making", make_data), ("saving", partial(save, base=folder))):
+    for name, work in (("making", make_data), ("saving", partial(save, seed=0, base=folder))):
         start = time.monotonic()
-        work(folder, 0)  # type: ignore[operator]
+        work(folder=folder)
         seconds[name] = time.monotonic() - start
-    make_data(folder)
     text.prepare_json(folder)
     (folder / "seconds.json").write_text(json.dumps(seconds))
 
@@ -151,7 +150,7 @@ class Bench:
 
     def made(self) -> str:
         """The digest of the data."""
-        return make.make(Burgers(grid=16), SAMPLES, seed=3).digest
+        return make.make(PROBLEM, SAMPLES, seed=3).digest
 
     def work(self, kind: str, folder: Path, seed: int = 0) -> Callable[[], None]:
         """The work of a process."""
