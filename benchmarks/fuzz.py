@@ -1,6 +1,6 @@
 """Attack the library and count what happens.
 
-    python benchmarks/fuzz.py [--only models checkpoints …] [--seconds N] [--count N] [--case K]
+    python benchmarks/fuzz.py [--only models …] [--count models=100 …] [--seconds N] [--case K]
 
 Damaged and forged files, wrong arguments, killed processes, full disks, two writers at once. Every
 attack depends on the seed and its number alone, and runs in a process with limits of time and
@@ -35,19 +35,23 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--seconds", type=float, default=float("inf"), help="start no case later")
-    parser.add_argument("--count", type=int, help="cases of each section")
+    parser.add_argument("--count", nargs="*", default=[], help="N, or SECTION=N for these only")
     parser.add_argument("--case", type=int, help="this case alone, and what came of it")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=RESULT)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    counts = dict(one.split("=") for one in options.count if "=" in one)
+    only = list(counts) or options.only
+    every = next((int(one) for one in options.count if "=" not in one), None)
     deadline = time.monotonic() + options.seconds
     rows = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     good = True
-    for name in options.only:
+    for name in only:
+        count = int(counts[name]) if name in counts else every
         with tempfile.TemporaryDirectory() as folder:
             result = run_section(
-                SECTIONS[name], Path(folder), options.count, options.seed, deadline, options.case
+                SECTIONS[name], Path(folder), count, options.seed, deadline, options.case
             )
         show(result)
         good &= all(outcome in GOOD for outcome in result.counts)

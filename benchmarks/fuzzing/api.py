@@ -14,16 +14,24 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from fuzzing.engine import CHANGED, SAME, Attack, Attacks, Section
 from fuzzing.models import SMALL, fit, waves
 from fuzzing.mutate import Random
-
 from lno import Completion, Fields, Intervals, Operator, RandomRatio, Recipe, Rollout, Spec, Window
 from lno.models import LNO, LNOConfig, build_model
 
 Call = Callable[[Any], Any]
 
-OTHERS: tuple[Any, ...] = (object(), {"a": 1}, {1, 2}, b"bytes", 1j, datetime.date(2020, 1, 1), print)
+OTHERS: tuple[Any, ...] = (
+    object(),
+    {"a": 1},
+    {1, 2},
+    b"bytes",
+    1j,
+    datetime.date(2020, 1, 1),
+    print,
+)
 NOT_ARRAY: tuple[Any, ...] = (
     *OTHERS,
     "text",
@@ -100,7 +108,11 @@ def calls(folder: Path) -> tuple[list[tuple[str, Call, Any]], list[tuple[str, Ca
         bad = (*NOT_OBJECT, ["t", "f", "g"], {"x": 5}, {"x": [1, 2, 3]}, {5: ["a"]})
         add(f"Fields({key})", keyword(new, key), tuple(b for b in bad if b is not None))
     add("Fields(grid)", keyword(new, "grid"), (*NOT_OBJECT, 8.0, (8.5,), ("8",), (-8,), (), (4,)))
-    add("Fields(period)", keyword(new, "period"), (*OTHERS, 5, "text", 1.0, (-1.0,), (np.nan,), ("1",)))
+    add(
+        "Fields(period)",
+        keyword(new, "period"),
+        (*OTHERS, 5, "text", 1.0, (-1.0,), (np.nan,), ("1",)),
+    )
     add("Fields(space)", keyword(new, "space"), (*NOT_COUNT, 0, 2))
     add("Fields(geometry)", keyword(new, "geometry"), (*NOT_OBJECT, {"u": 5}, {"u": ["zz"]}))
     add("Fields(frame)", keyword(new, "frame"), (*OTHERS, 5, ["a"]))
@@ -227,4 +239,4 @@ def attacks(folder: Path) -> Attacks:
     return attack
 
 
-SECTION = Section("api", 1300, prepare, attacks)
+SECTION = Section("api", 1311, prepare, attacks)

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import save_file
+
 from fuzzing import models, mutate
 from fuzzing.engine import CHANGED, SAME, Attack, Attacks, Section, names_the_file
 from fuzzing.models import Tensors, fit, open_base, waves
 from fuzzing.mutate import Random, pick
-from safetensors.torch import save_file
-
 from lno import Operator, Recipe
 from lno.files import UNSEALED, seal
 from lno.training.state import METADATA_KEY
@@ -137,7 +137,11 @@ def attacks(folder: Path) -> Attacks:
         elif kind == "older one damaged":
             (run / older.name).write_bytes(mutate.damage(second.data, random))
         elif kind == "others in the folder":
-            names = ("checkpoint-999999999.safetensors", "checkpoint-x.safetensors", "metrics.jsonl")
+            names = (
+                "checkpoint-999999999.safetensors",
+                "checkpoint-x.safetensors",
+                "metrics.jsonl",
+            )
             (run / pick(random, names)).write_bytes(random.bytes(int(random.integers(200))))
 
         def act() -> str:

@@ -6,14 +6,13 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
+
 from fuzzing import models, mutate
 from fuzzing.engine import CHANGED, SAME, WRITTEN, Attack, Attacks, Section
 from fuzzing.mutate import Random, pick
-
 from lno import Fields
 from lno.commands.info import describe_fields
 

@@ -30,7 +30,9 @@ SECONDS = 10  # that a case may take
 GRACE = 2  # more, until the process is killed: native code does not see the alarm
 ALLOWANCE = 64 << 20  # bytes of memory, besides twice what an honest file of that size needs
 PER_BYTE = 8  # memory that an honest file needs for each byte that it has, text parsed included
-ADDRESS_SPACE = 6 << 30  # more than the process had at its start: an attack must not stop the machine
+ADDRESS_SPACE = (
+    6 << 30
+)  # more than the process had at its start: an attack must not stop the machine
 
 SAME, WRITTEN, REFUSED = "same", "as written", "refused"
 CHANGED, UNCLEAR, CRASH, HANG, MEMORY = "changed", "unclear", "crash", "hang", "memory"
@@ -43,8 +45,7 @@ OUTCOMES = {
     UNCLEAR: "another error",
     CRASH: "the process died",
     HANG: f"longer than {SECONDS} s",
-    MEMORY: "more than twice what an honest file of that size needs, plus "
-    f"{ALLOWANCE >> 20} MiB",
+    MEMORY: f"more than twice what an honest file of that size needs, plus {ALLOWANCE >> 20} MiB",
     HDF5: f"longer than {SECONDS} s inside the HDF5 library",
 }
 GOOD = {SAME, WRITTEN, REFUSED, HDF5}  # the last is not ours to mend
@@ -57,7 +58,9 @@ def names_the_file(error: BaseException, path: Path | None) -> bool:
     Without a path, any error counts that our own code raised.
     """
     message = str(error)
-    kinds = (ValueError, OSError) if path is not None else (ValueError, OSError, TypeError, IndexError)
+    kinds = (
+        (ValueError, OSError) if path is not None else (ValueError, OSError, TypeError, IndexError)
+    )
     if not isinstance(error, kinds) or len(message) < 20:
         return False
     if any(name in message for name in _INTERNAL):

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
+
 from fuzzing import mutate
 from fuzzing.engine import CHANGED, SAME, WRITTEN, Attack, Attacks, Section
 from fuzzing.mutate import Random, pick
-from safetensors.torch import load_file, save_file
-
 from lno import Completion, Fields, Operator, RandomRatio, Rollout
 from lno.commands.info import describe_file
 from lno.files import UNSEALED, seal
@@ -227,20 +227,24 @@ def attacks(folder: Path) -> Attacks:
                 return CHANGED
             describe_file(path)
             again, file = open_base(work / "again.safetensors", KEY), open_base(path, KEY)
-            return WRITTEN if _equal(again, file) else CHANGED
+            return WRITTEN if _says(file, again) else CHANGED
 
         return Attack(kind, act, path)
 
     return attack
 
 
-def _equal(a: Base, b: Base) -> bool:
-    """Whether two files hold the same, bit-for-bit but for their digests."""
-    contents = [mutate.canonical({**base.content, "digest": ""}) for base in (a, b)]
+def _says(file: Base, again: Base) -> bool:
+    """Whether what was loaded is what a file says, bit-for-bit but for the digest.
+
+    Keys of a config that are missing in the file have their defaults.
+    """
+    filled = {**file.content, "config": {**again.content["config"], **file.content["config"]}}
+    contents = [mutate.canonical({**c, "digest": ""}) for c in (filled, again.content)]
     return (
         contents[0] == contents[1]
-        and set(a.tensors) == set(b.tensors)
-        and all(torch.equal(t, b.tensors[n]) for n, t in a.tensors.items())
+        and set(file.tensors) == set(again.tensors)
+        and all(torch.equal(t, again.tensors[n]) for n, t in file.tensors.items())
     )
 
 

@@ -16,16 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
+
 from fuzzing import text
 from fuzzing.checkpoints import weights
 from fuzzing.engine import CHANGED, REFUSED, SAME, Attack, Attacks, Section
 from fuzzing.models import fit, waves
 from fuzzing.mutate import Random
-
 from lno import Fields, Operator, Recipe
 from lno.data.tables import write_csv
 from lno.ledger import Run

@@ -16,10 +16,10 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+
 from fuzzing import models, mutate
 from fuzzing.engine import CHANGED, SAME, WRITTEN, Attack, Attacks, Section
 from fuzzing.mutate import Random, pick
-
 from lno import Completion, RandomRatio
 from lno.commands import reconstruct
 from lno.ledger import Run
@@ -121,7 +121,9 @@ def changed_csv(text: str, random: Random) -> tuple[str, bytes]:
         )
         return kind, pick(random, forms).encode()
     if kind == "encoding":
-        with_text = joined.replace("u", "u,größe", 1).replace("\n", ",0\n").replace("größe,0", "größe")
+        with_text = (
+            joined.replace("u", "u,größe", 1).replace("\n", ",0\n").replace("größe,0", "größe")
+        )
         coding = pick(random, ("utf-16", "utf-32", "latin-1", "utf-8", "utf-8-sig", "utf-16-le"))
         return kind, with_text.encode(coding)
     return kind, joined.encode("utf-8", "surrogatepass")

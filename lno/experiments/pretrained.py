@@ -138,9 +138,7 @@ def joined(spec: RunSpec, members: Sequence[Operator]) -> Operator:
     return replace(first, members=models, provenance={**record, "runs": runs})
 
 
-def nonconformity(
-    reconstructor: Reconstructor, fields: Fields, fewer: int
-) -> list[Nonconformity]:
+def nonconformity(reconstructor: Reconstructor, fields: Fields, fewer: int) -> list[Nonconformity]:
     """How fields differ from their reconstructions, at every ratio; fewer with many sensors."""
     counts = {r: len(fields) if r <= MANY else min(fewer, len(fields)) for r in RATIOS}
     batches = sum(-(-count // BATCH) for count in counts.values())
