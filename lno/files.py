@@ -139,9 +139,10 @@ def require_folder(path: str | Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         probe.touch()
         probe.unlink()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        reason = getattr(error, "strerror", None) or error
         raise OSError(
-            f"cannot write into {folder}: {error.strerror}. Expected a folder; choose another one."
+            f"cannot write into {folder}: {reason}. Expected a folder; choose another one."
         ) from error
     return folder
 

@@ -45,6 +45,7 @@ CONVERT = """with h5py.File(PATH, "r+") as f:
     meaning |= {"geometry": None, "space": f["x"].shape[-1], "frame": old["frame"]}
     old.update(version=2, digest=old["hash"], meaning=json.dumps(meaning))"""
 FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+TYPES = {"f": ("float32", "float64"), "i": ("int64",)}  # in the byte order of this machine
 CHUNK_VALUES = 1 << 17  # half a MiB of float32: small enough to read one sample, large to compress
 
 
@@ -62,7 +63,12 @@ def save(fields: Fields, path: str | Path) -> None:
             if isinstance(column, Ragged):
                 packed = Ragged.pack(list(column))
                 offsets = np.append(packed.starts, packed.stops[-1])
-                file.create_dataset(f"{name}_offsets", data=offsets)
+                file.create_dataset(
+                    f"{name}_offsets",
+                    data=offsets,
+                    chunks=(min(len(offsets), CHUNK_VALUES),),
+                    fletcher32=True,
+                )
                 _write(file, name, packed.flat)
             elif column is not None:
                 _write(file, name, column)
@@ -196,16 +202,36 @@ def _column(file: h5py.File, name: str, lazy: bool, kind: str) -> Column | None:
     offsets = _dataset(file, f"{name}_offsets", "i")
     if offsets is not None:
         ends = np.asarray(offsets[...], dtype=np.int64)
-        if dataset.ndim != 2 or len(ends) < 2 or ends[0] != 0 or ends[-1] != len(dataset):
+        fit = dataset.ndim == 2 and ends.ndim == 1 and len(ends) > 1
+        if not fit or ends[0] != 0 or ends[-1] != len(dataset):
             raise ValueError(f"{name}_offsets does not fit the {dataset.shape} values of {name}")
         if np.any(np.diff(ends) < 0):
             raise ValueError(f"{name}_offsets: expected increasing numbers")
-        return Ragged(dataset if lazy else dataset[...], ends[:-1], ends[1:])
+        return Ragged(_Stored(dataset) if lazy else dataset[...], ends[:-1], ends[1:])
     if dataset.ndim not in (2, 3):
         raise ValueError(f"{name}: expected 2 or 3 axes, got shape {dataset.shape}")
     if dataset.ndim == 3 and lazy:
-        return Rows(dataset, np.arange(len(dataset)))
+        return Rows(_Stored(dataset), np.arange(len(dataset)))
     return dataset[...]
+
+
+class _Stored:
+    """A dataset whose values stay in the file; damage that is found later names the file."""
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self.dataset, self.file = dataset, dataset.file
+        self.shape, self.dtype = dataset.shape, dataset.dtype
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: Any) -> Any:
+        try:
+            return self.dataset[index]
+        except OSError as error:
+            raise ValueError(
+                f"{self.file.filename} is damaged: {self.dataset.name[1:]}: {error}"
+            ) from error
 
 
 def _dataset(file: h5py.File, name: str, kind: str) -> h5py.Dataset | None:
@@ -216,8 +242,8 @@ def _dataset(file: h5py.File, name: str, kind: str) -> h5py.Dataset | None:
     dataset = file[name] if isinstance(link, h5py.HardLink) else None
     if not isinstance(dataset, h5py.Dataset) or dataset.is_virtual or dataset.external:
         raise ValueError(f"{name}: expected a plain dataset inside the file")
-    if dataset.dtype.kind != kind:
-        raise ValueError(f"{name}: expected numbers of kind {kind!r}, got {dataset.dtype}")
+    if dataset.dtype not in TYPES[kind]:
+        raise ValueError(f"{name}: expected {' or '.join(TYPES[kind])}, got {dataset.dtype}")
     return dataset
 
 

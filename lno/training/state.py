@@ -253,8 +253,8 @@ class Training:
             if len(sizes) < 2 or sizes[0] != sizes[1]:
                 raise _DamagedError(f"{name}: expected {sizes[0] if name in own else 'nothing'}")
         for name, values in tensors.items():
-            if name.startswith("model.") and not values.isfinite().all():
-                raise _DamagedError(f"weight {name} is not finite")
+            if values.is_floating_point() and not values.isfinite().all():
+                raise _DamagedError(f"{name} is not finite")
         members = len(self.models)
         try:
             for name, kind in SAVED.items():
