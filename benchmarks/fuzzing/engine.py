@@ -178,7 +178,7 @@ def run_section(
             worker = _Worker(fork, section, base, work, seed)
         name, outcome, detail, lost = worker.attack(k)
         result.counts[outcome] += 1
-        result.kinds.setdefault(name, Counter())[outcome] += 1
+        result.kinds.setdefault(name.partition(": ")[0], Counter())[outcome] += 1
         if outcome not in GOOD or outcome == HDF5:
             result.bad.append({"case": k, "kind": name, "outcome": outcome, "detail": detail})
         if lost:
@@ -226,7 +226,8 @@ class _Worker:
         frames = [line for line in where.splitlines() if "File " in line]
         top = frames[0] if frames else ""
         inside = "h5py" in top or "/lno/data/store.py" in top
-        return name, HDF5 if inside else HANG, " <- ".join(frames[:4]), True
+        short = [frame.split("/")[-1].replace('"', "") for frame in frames[:4]]
+        return name, HDF5 if inside else HANG, ", called from ".join(short), True
 
     def end(self) -> None:
         """Tell the process to end."""
@@ -288,7 +289,7 @@ def judge(attack: Attack) -> tuple[str, str]:
         outcome = REFUSED if attack.clear(error, attack.path) else UNCLEAR
         if outcome == UNCLEAR:
             where = traceback.extract_tb(error.__traceback__)[-1]
-            detail += f" [{where.filename}:{where.lineno}]"
+            detail += f" [{Path(where.filename).name}, line {where.lineno}]"
     growth = _status("VmHWM") - before
     if growth > 2 * PER_BYTE * size + ALLOWANCE:
         outcome, detail = MEMORY, f"{growth:,} bytes for a file of {size:,}; {outcome}: {detail}"
