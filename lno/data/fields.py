@@ -128,7 +128,7 @@ class Fields:
     def __getitem__(self, k: int) -> Sample:
         checks.require_type("index", k, int | np.integer, "the number of a sample")
         if not -len(self) <= k < len(self):
-            raise IndexError(f"sample {k} of {len(self)}")
+            raise IndexError(f"no sample {k}: these data have {len(self)}, counted from 0")
         at = k % len(self)
 
         def values(column: Column | None) -> Any:
@@ -245,7 +245,9 @@ class Fields:
 
     def split(self, *counts: int) -> tuple[Fields, ...]:
         """Consecutive parts of the given numbers of samples."""
-        whole = all(isinstance(c, int | np.integer) and c > 0 for c in counts)
+        whole = all(
+            isinstance(c, int | np.integer) and not isinstance(c, bool) and c > 0 for c in counts
+        )
         if not counts or not whole or sum(counts) > len(self):
             raise ValueError(
                 f"cannot split {len(self)} samples into {counts}: expected positive numbers that "

@@ -232,7 +232,47 @@ def viscosity_table(results: Path) -> Table:
     return Table("Viscosity", [*header, "inside, all", "outside, all"], rows, [note])
 
 
+ATTACKS = {
+    "models": "model files",
+    "checkpoints": "checkpoints, then resumed",
+    "data": "data files (HDF5)",
+    "csv": "CSV files of sensors",
+    "json": "JSON files of the ledger",
+    "api": "wrong and unusual arguments",
+    "kills": "`kill -9`, then continued",
+    "disk": "full disk, then continued",
+    "writers": "two processes at once",
+}
+OUTCOMES = {
+    "refused": "refused",
+    "same": "same result",
+    "as written": "as written",
+    "changed": "silently changed",
+    "unclear": "unclear error",
+    "crash": "crash",
+    "hang": "hang",
+    "memory": "memory",
+    "hang in HDF5": "hang in HDF5",
+}
+
+
+def fuzz_table(results: Path) -> Table:
+    """Outcomes of attacks on files, functions and processes."""
+    content = _measured(results, "fuzz")
+    rows = []
+    for r in content["rows"]:
+        counts = (r["cases"], *(r["outcomes"][key] for key in OUTCOMES))
+        rows.append([ATTACKS[r["name"]], *(f"{count:,}" for count in counts)])
+    seconds = sum(r["seconds"] for r in content["rows"])
+    note = (
+        f"Seed {content['rows'][0]['seed']}, {seconds / 60:.0f} minutes ({content['hardware']}). "
+        "`python benchmarks/fuzz.py`"
+    )
+    return Table("Attacks", ["attack on", "cases", *OUTCOMES.values()], rows, [note])
+
+
 TABLES: dict[str, Callable[[Path], Table]] = {
+    "fuzz": fuzz_table,
     "viscosity": viscosity_table,
     "attention": attention_table,
     "latent_block": latent_block_table,
@@ -256,6 +296,7 @@ PAGES = (
     "docs/data.md",
     "docs/design_decisions.md",
     "docs/reconstruction.md",
+    "docs/reliability.md",
     "docs/training.md",
 )
 

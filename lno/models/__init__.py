@@ -42,7 +42,7 @@ def build_model(
     >>> build_model("deeponet", {"width": 16, "heads": 4}, Spec(2, 1, 1)).config.width
     16
     """
-    if kind not in MODELS:
+    if not isinstance(kind, str) or kind not in MODELS:
         raise ValueError(f"no model {kind!r}: expected one of {', '.join(MODELS)}")
     model_class, config_class = MODELS[kind]
     if config is None:

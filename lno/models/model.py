@@ -97,6 +97,11 @@ class Model(nn.Module, ABC):
 
     def __init__(self, spec: Spec, config: ModelConfig | None = None) -> None:
         super().__init__()
+        if not isinstance(spec, Spec):
+            raise TypeError(
+                f"spec: expected the sizes of the data, Spec(coordinates, in_channels, "
+                f"out_channels) or fields.spec, got {spec!r}"
+            )
         self.spec = spec
         self.config = self.default_config(spec) if config is None else config
 
