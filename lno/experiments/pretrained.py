@@ -187,8 +187,9 @@ def table(results: Path) -> Table:
         rows.append([f"{100 * ratio:g} %", f"{int(sensors):,}", *shown, share])
     note = (
         f"Relative MAE on {found['samples']['test']} held-out test samples, and the share of their "
-        f"points inside the bounds, calibrated on {found['calibration']['fields']} other held-out "
-        f"samples. Ensembles of {len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in float16"
+        f"points inside the bounds, calibrated on {found['samples']['calibration']} others. Above "
+        f"{100 * MANY:g} % observed, at most {FEWER} calibrate the bounds and {FEWER_TESTS} test "
+        f"them. Ensembles of {len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in float16"
     )
     if single:
         change = max(abs(half[name] / error - 1) for name, error in single.items())
