@@ -39,8 +39,8 @@ class Protocol:
 class Problem:
     """Base class of all problems. A subclass is a frozen dataclass; see `lno/problems/darcy.py`.
 
-    Set `name`, `title` and `equation`. To generate data, define `draw`, `solve` and `fields`. To
-    read published files, set `published`.
+    Set `name`, `title` and `equation`. To generate data, define `draw`, `solve` and `fields`, and
+    `solve_safely` if the solver may fail. To read published files, set `published`.
 
     Attributes:
         name: what commands and result files call it.
@@ -78,12 +78,22 @@ class Problem:
         """
         raise NotImplementedError(self._no_generator())
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> Sequence[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> Sequence[np.ndarray | None]:
         """The solution of each input, bit-for-bit the same whatever else is in the list.
 
+        None stands for a solution that did not converge, judged by its residual.
         `lno.problems.numerics.batches.solve_in_batches` helps where all inputs have one shape.
         """
         raise NotImplementedError(self._no_generator())
+
+    def solve_safely(
+        self, inputs: list[np.ndarray], device: torch.device
+    ) -> Sequence[np.ndarray | None]:
+        """Like `solve`, with slower and safer settings, for the inputs that it did not converge on.
+
+        An input that has no solution here either is replaced: another one is drawn for its sample.
+        """
+        return [None] * len(inputs)
 
     def fields(
         self,
