@@ -29,7 +29,7 @@ from lno.config import from_dict, require_count, require_range, to_dict
 from lno.files import read_json, write_json
 from lno.scores import threshold
 
-FALSE_ALARMS = 0.02  # the share of fields like the held-out ones that are flagged, at most
+FALSE_ALARMS = 0.005  # the share of fields like the held-out ones that are flagged, at most
 PROMISE = "on average over new fields of this kind, at least {level:g} % of the points lie inside"
 
 

@@ -25,6 +25,9 @@ FLOOR = 1e-3  # of the field's std, added to the spread: members may agree by ch
 NEGLIGIBLE = 1e-4  # of the field's std, added to both parts of the ratio that is a statistic
 FEWER = 2.0  # times fewer sensors than in the calibration are too few
 USUAL = 0.5  # of the threshold is about the median of a statistic
+# Widths grow with this power of the statistics. With the first power, bounds of fields that differ
+# from the trained kind by too little to be flagged are too narrow.
+GROWTH = 1.5
 REASONS = {
     "residual": "the residuals of the completer at the sensors are {:.1f} times the threshold, "
     "which fields of the trained kind rarely exceed (if the sensors have errors, pass their "
@@ -71,14 +74,14 @@ class Ensemble:
     def uncertainty(
         self, inside: np.ndarray, statistics: Mapping[str, np.ndarray]
     ) -> Float[np.ndarray, "b p"]:
-        """The spread times the residual; outside the window also times the disagreement.
+        """The spread times a power of the residual; outside the window of the disagreement, too.
 
         Args:
             inside: which points (p,) lie inside the window.
             statistics: of each sample.
         """
         both = np.prod(list(statistics.values()), axis=0)
-        scale = np.where(inside, statistics["residual"][:, None], both[:, None])
+        scale = np.where(inside, statistics["residual"][:, None], both[:, None]) ** GROWTH
         return scale * (_deviation(self.fields) + FLOOR * self.size)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lno.calibration import Calibration
-from lno.distribution import Ensemble, at_least_usual, scores
+from lno.distribution import GROWTH, Ensemble, at_least_usual, scores
 
 SOME = Calibration(0.9, 20, (40,), (2.0,), (2.0,), (1.5,), (3.0,))
 
@@ -48,7 +48,7 @@ def test_uncertainty_grows_with_the_statistics_of_the_stages_that_lead_there() -
         inside, {"residual": np.array([2.0, 1.0]), "disagreement": np.array([3.0, 5.0])}
     )
     expected = np.stack((np.where(inside, 2.0, 6.0), np.where(inside, 1.0, 5.0)))
-    np.testing.assert_allclose(more / plain, expected)
+    np.testing.assert_allclose(more / plain, expected**GROWTH)
 
 
 def test_one_member_has_statistics_and_uncertainty() -> None:

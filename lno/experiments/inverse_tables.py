@@ -26,6 +26,7 @@ from lno.experiments.inverse import (
 )
 from lno.experiments.presets import PAPER_RECIPE, RATIOS, WINDOW
 from lno.experiments.runs import RunSpec
+from lno.files import read_json
 from lno.ledger import Run
 from lno.models import MODELS as MODEL_TABLE
 from lno.report.plots import heat_maps
@@ -215,8 +216,22 @@ def _query_sets(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
             lines.append(
                 f"An answer of {model_name(spec.model)} depends on the other query points of a "
                 f"call: it was trained on random sets of {size:,} query points and tested {way}."
+                f"{_effect_of_sets(results)}"
             )
     return lines
+
+
+def _effect_of_sets(results: Path) -> str:
+    """By how much the error changes in random sets; empty if that was not measured."""
+    path = results / "benchmarks" / "query_sets.json"
+    if not path.exists():
+        return ""
+    found = read_json(path)
+    changes = [100 * (row["sets"] / row["all"] - 1) for row in found["rows"]]
+    return (
+        f" Tested in such sets, its error as a completer is {min(changes):.1f} to "
+        f"{max(changes):.1f} % of itself higher. `python benchmarks/query_sets.py`"
+    )
 
 
 def _budget(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
