@@ -2,7 +2,8 @@
 
 A problem draws the random input of a sample from (seed, index) alone, on the CPU. It solves any
 number of inputs at once and gives each the same solution whatever the others are. So a data set can
-be made in parts, continued after an interruption, and extended, and it stays the same.
+be made in parts, by several processes or machines, continued after an interruption, and extended,
+and it stays the same. What happens to samples that do not converge is in `lno.problems.attempts`.
 """
 
 from __future__ import annotations
