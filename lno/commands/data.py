@@ -1,4 +1,4 @@
-"""`lno data`: make, read and inspect data sets."""
+"""`lno data`: make, join, read and inspect data sets."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lno.data import Fields
 from lno.experiments.pictures import sample_gallery
 from lno.files import require_folder
 from lno.problems import PROBLEMS, Problem, read_published
+from lno.problems.join import join_files
 from lno.problems.make import make_file
 from lno.report import plots
 from lno.training.device import pick_solver_device
@@ -41,18 +42,46 @@ def make_data(
         list[str] | None, typer.Option("--set", help="Physics, like --set viscosity=1e-4.")
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    first: Annotated[
+        int, typer.Option(min=0, help="The first sample; 'lno data join' joins such ranges.")
+    ] = 0,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes, on a CPU. Each uses one core.")
+    ] = 1,
 ) -> None:
     """Solve a PDE for random inputs. An interrupted run continues when it is started again.
 
-    Sample k of a seed is always the same: a shorter run is the beginning of a longer one.
+    Sample k of a seed is always the same: a shorter run is the beginning of a longer one, and any
+    range of samples can be made on its own.
     """
     require_h5(result)
     given = dict(setting.partition("=")[::2] for setting in settings or [])
     given |= {k: str(v) for k, v in (("grid", grid), ("every", every)) if v is not None}
     made, where = build_problem(problem, given), str(pick_solver_device(device))
     with progress(f"making {problem}", samples) as update:
-        fields = make_file(made, samples, result, seed, where, update)
+        fields = make_file(made, samples, result, seed, where, update, first, workers)
     show(f"wrote {result}: {fields}")
+    for line in describe_failures(fields):
+        show(line)
+    show(f"Next: {command('data', 'info', result, '--plot', 'samples.png')}")
+
+
+@app.command("join", epilog="Example: lno data join parts/*.h5 --out airfoil.h5")
+def join_data(
+    paths: Annotated[list[Path], typer.Argument(help="Files of 'lno data make', in any order.")],
+    result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
+) -> None:
+    """Join files that hold ranges of the same samples, made with --first.
+
+    The result is the file that one run would have made. Files that do not belong together, missing
+    samples and samples that come twice are errors.
+    """
+    require_h5(result)
+    fields = join_files(paths, result)
+    begin = fields.provenance["first"]
+    show(f"wrote {result}: samples {begin} to {begin + len(fields) - 1}, {fields}")
+    for line in describe_failures(fields):
+        show(line)
     show(f"Next: {command('data', 'info', result, '--plot', 'samples.png')}")
 
 
@@ -98,6 +127,9 @@ def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
         settings = {"every": "1", **settings}  # the default belongs to the default grid
     values: dict[str, Any] = {}
     for key, text in settings.items():
+        if key not in defaults:
+            values[key] = text  # refused below, with a list of the settings that there are
+            continue
         kind = int if isinstance(defaults.get(key), int) else float
         try:
             values[key] = kind(text)
@@ -105,6 +137,21 @@ def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
             expected = "a whole number" if kind is int else "a number"
             raise ValueError(f"{key}: expected {expected}, got {text!r}") from None
     return from_dict(cls, values)
+
+
+def describe_failures(fields: Fields) -> list[str]:
+    """What is known of samples that did not converge at first, in words."""
+    lines = {
+        "retried": "did not converge at first and were solved with safer settings",
+        "redrawn": "did not converge, and another input was drawn",
+    }
+    found = {key: [str(k) for k in fields.provenance.get(key, [])] for key in lines}
+    return [
+        f"{len(found[key])} of {len(fields)} samples {what}: "
+        f"{', '.join(found[key][:10])}{', …' * (len(found[key]) > 10)}"
+        for key, what in lines.items()
+        if found[key]
+    ]
 
 
 def require_h5(out: str | Path) -> None:

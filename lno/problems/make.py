@@ -2,7 +2,8 @@
 
 A problem draws the random input of a sample from (seed, index) alone, on the CPU. It solves any
 number of inputs at once and gives each the same solution whatever the others are. So a data set can
-be made in parts, continued after an interruption, and extended, and it stays the same.
+be made in parts, by several processes or machines, continued after an interruption, and extended,
+and it stays the same. What happens to samples that do not converge is in `lno.problems.attempts`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +27,14 @@ import torch
 from lno.config import require_count, to_dict
 from lno.data import Fields
 from lno.files import owning, remove
+from lno.problems.attempts import ATTEMPTS, Part, generator, joined_provenance, solve_part
 from lno.problems.problem import Problem
+from lno.problems.workers import solve_in_processes
+
+__all__ = ["generator", "identity", "make", "make_file", "sigterm_as_interrupt"]
 
 SAVE_SECONDS = 20.0  # about this much work is lost at most when a run is killed
 Progress = Callable[[int], None]
-
-
-def generator(seed: int, index: int) -> np.random.Generator:
-    """The random numbers of sample `index` of data set `seed`."""
-    return np.random.default_rng([seed, index])
 
 
 def make(
@@ -43,6 +44,7 @@ def make(
     device: str = "cpu",
     progress: Progress = lambda done: None,
     first: int = 0,
+    workers: int = 1,
 ) -> Fields:
     """Draw and solve samples of a problem.
 
@@ -52,13 +54,18 @@ def make(
         seed: of the data set.
         device: where to solve, "cpu" or "cuda". Solutions may differ in rounding between the two.
         progress: called with the number of samples that are done.
-        first: the number of the first sample.
+        first: the index of the first sample.
+        workers: how many processes solve, on a CPU. Each of them uses one thread.
+
+    The provenance has everything that the samples depend on, the index of the first one, and their
+    digest. It lists samples that did not converge at first, see `lno.problems.attempts`.
     """
-    parts = []
-    for part in _parts(problem, first, first + samples, seed, device):
-        parts.append(part)
-        progress(sum(map(len, parts)))
-    return Fields.concatenate(parts)
+    wanted, parts = require_samples(samples, seed, first), []
+    with closing(_parts(problem, wanted, seed, device, workers)) as solved:
+        for part in solved:
+            parts.append(part)
+            progress(sum(map(len, parts)))
+    return _whole(parts, wanted)
 
 
 def make_file(
@@ -68,49 +75,56 @@ def make_file(
     seed: int = 0,
     device: str = "cpu",
     progress: Progress = lambda done: None,
+    first: int = 0,
+    workers: int = 1,
 ) -> Fields:
     """Like `make`, into a file. Run again after an interruption, it continues.
 
     The file appears when it is complete. Finished parts are kept in a hidden folder beside it. The
-    name of the folder has the hash of everything that the samples depend on, so a run with other
-    settings never continues it. Ctrl-C and SIGTERM save the samples that are solved and raise
-    KeyboardInterrupt; a second one stops that too. While one process makes a file, another is
-    refused with a `BlockingIOError`.
+    name of the folder has the hash of everything that the samples depend on and the index of the
+    first one, so a run with other settings never continues it. Ctrl-C and SIGTERM save the samples
+    that are solved and raise KeyboardInterrupt; a second one stops that too. Errors save them too.
+    While one process makes a file, another is refused with a `BlockingIOError`.
     """
-    out = Path(out)
-    folder = out.with_name(f".{out.name}.{identity(problem, seed, device)}.parts")
+    out, wanted = Path(out), require_samples(samples, seed, first)
+    which = identity(problem, seed, device) + (f"-{first}" if first else "")
+    folder = out.with_name(f".{out.name}.{which}.parts")
     out.parent.mkdir(parents=True, exist_ok=True)
     with owning(out), sigterm_as_interrupt():
-        kept = _finished(folder)
-        first, saved = sum(map(len, kept)), time.monotonic()
+        kept = _finished(folder, first)
+        begin, saved = first + sum(map(len, kept)), time.monotonic()
         fresh: list[tuple[int, Fields]] = []  # parts that are not saved yet, and where they begin
-        progress(min(first, samples))
+        progress(min(begin - first, samples))
 
         def flush() -> None:
             # An interruption may come between any two of these lines: a part that is saved twice is
             # the same file.
             nonlocal fresh, saved
             if fresh:
-                start, part = fresh[0][0], Fields.concatenate([part for _, part in fresh])
+                start, parts = fresh[0][0], [part for _, part in fresh]
+                part = _whole(parts, range(start, start + sum(map(len, parts))))
                 part.save(folder / f"{start:09d}.h5")
                 kept.append(part)
             fresh, saved = [], time.monotonic()
 
         try:
-            for part in _parts(problem, first, samples, seed, device):
-                start = fresh[-1][0] + len(fresh[-1][1]) if fresh else sum(map(len, kept))
-                fresh.append((start, part))
-                progress(start + len(part))
-                if time.monotonic() - saved > SAVE_SECONDS:
-                    flush()
-        except KeyboardInterrupt:
+            left = range(begin, wanted.stop)
+            with closing(_parts(problem, left, seed, device, workers)) as solved:
+                for part in solved:
+                    start = (
+                        fresh[-1][0] + len(fresh[-1][1]) if fresh else first + sum(map(len, kept))
+                    )
+                    fresh.append((start, part))
+                    progress(start + len(part) - first)
+                    if time.monotonic() - saved > SAVE_SECONDS:
+                        flush()
+        except BaseException:
             flush()
             raise
-        parts = [*kept, *(part for _, part in fresh)]
-        whole = Fields.concatenate(parts).subset(np.arange(samples))
+        whole = _whole([*kept, *(part for _, part in fresh)], wanted)
         whole.save(out)
-        for left in out.parent.glob(f".{glob.escape(out.name)}.*.parts"):  # of other settings too
-            remove(left)
+        for rest in out.parent.glob(f".{glob.escape(out.name)}.*.parts"):  # of other settings too
+            remove(rest)
     return whole
 
 
@@ -143,31 +157,78 @@ def _provenance(problem: Problem, seed: int, device: str) -> dict[str, Any]:
     return {"problem": problem.name, "seed": seed, "parameters": to_dict(problem), "device": kind}
 
 
-def _parts(problem: Problem, first: int, last: int, seed: int, device: str) -> Iterator[Fields]:
-    """Samples first to last − 1 in parts; the next part is drawn while one is solved."""
-    require_count("samples", last, 10**9)
-    require_count("seed", seed, 2**32, least=0)
+def require_samples(samples: int, seed: int, first: int) -> range:
+    """The indices of the samples; impossible numbers are errors."""
+    require_count("samples", samples, 10**9)
+    require_count("seed", seed, 2**32 - 1, least=0)
+    require_count("first", first, 10**9 - samples, least=0)
+    return range(first, first + samples)
+
+
+def _parts(
+    problem: Problem, samples: range, seed: int, device: str, workers: int
+) -> Generator[Fields, None, None]:
+    """The samples in parts. One that has no solution is an error, after the samples before it."""
+    require_count("workers", workers, 1024)
     provenance, where = _provenance(problem, seed, device), torch.device(device)
+    if workers > 1 and where.type != "cpu":
+        raise ValueError(
+            f"workers: expected 1 on {where.type}, where one process solves many samples at once; "
+            f"got {workers}. Leave it out, or solve on the CPU (--device cpu)."
+        )
     # Small parts on a CPU, where solving takes longer: progress shows, and little work can be lost.
     step = problem.batch if where.type == "cuda" else max(1, problem.batch // 16)
+    ranges = [samples[k : k + step] for k in range(0, len(samples), step)]
+    if workers > 1:
+        parts = solve_in_processes(problem, ranges, provenance, workers)
+    else:
+        parts = _solve_here(problem, ranges, where, provenance)
+    with closing(parts):
+        for part in parts:
+            if part.fields is not None:
+                yield part.fields
+            if part.unconverged:
+                raise RuntimeError(_not_converged(problem, part.unconverged))
 
+
+def _solve_here(
+    problem: Problem, ranges: Sequence[range], device: torch.device, provenance: Mapping[str, Any]
+) -> Generator[Part, None, None]:
+    """Parts, solved by this process; the next one is drawn while one is solved."""
     with ThreadPoolExecutor() as pool:
 
-        def draw(start: int) -> list[Future[np.ndarray]]:
-            indices = range(start, min(start + step, last))
-            return [pool.submit(problem.draw, generator(seed, k)) for k in indices]
+        def draw(samples: range) -> list[Future[np.ndarray]]:
+            return [pool.submit(problem.draw, generator(provenance["seed"], k)) for k in samples]
 
         try:
-            pending = draw(first)
-            for start in range(first, last, step):
+            pending = draw(ranges[0]) if ranges else []
+            for samples, following in zip_longest(ranges, ranges[1:], fillvalue=range(0)):
                 inputs = [future.result() for future in pending]
-                pending = draw(start + step)
-                yield problem.fields(inputs, problem.solve(inputs, where), provenance)
+                pending = draw(following)
+                yield solve_part(problem, inputs, samples.start, device, provenance)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _finished(folder: Path) -> list[Fields]:
+def _not_converged(problem: Problem, samples: Sequence[int]) -> str:
+    which = f"sample{'s' * (len(samples) > 1)} {', '.join(map(str, samples))}"
+    each = "each" if len(samples) > 1 else "it"
+    return (
+        f"{problem.title}: {which} did not converge, nor did any of {ATTEMPTS} other inputs that "
+        f"were drawn for {each}. Change the settings: {problem}. Samples that were solved before "
+        "are kept where a file is made."
+    )
+
+
+def _whole(parts: Sequence[Fields], samples: range) -> Fields:
+    """Consecutive parts as one, cut to these samples, with what is known of all of them."""
+    fields = Fields.concatenate(parts).subset(np.arange(len(samples)))
+    record = joined_provenance([part.provenance for part in parts], samples)
+    fields.provenance = {**record, "digest": fields.digest}
+    return fields
+
+
+def _finished(folder: Path, first: int) -> list[Fields]:
     """The parts that an earlier run has left: consecutive, from the first sample on."""
     parts: list[Fields] = []
     for path in sorted(folder.glob("*.h5")) if folder.exists() else []:
@@ -175,7 +236,7 @@ def _finished(folder: Path) -> list[Fields]:
             part = Fields.load(path)
         except ValueError:
             break  # damaged: this part and those after it are made again
-        if int(path.stem) != sum(map(len, parts)):
+        if int(path.stem) != first + sum(map(len, parts)):
             break
         parts.append(part)
     return parts

@@ -75,13 +75,15 @@ class Problem:
         """The random input of one sample: an array of any shape, which may vary among samples.
 
         Everything random about a sample comes from `random`. Runs on the CPU, in several threads.
+        If the sample does not converge, it is called again with other random numbers.
         """
         raise NotImplementedError(self._no_generator())
 
     def solve(self, inputs: list[np.ndarray], device: torch.device) -> Sequence[np.ndarray | None]:
         """The solution of each input, bit-for-bit the same whatever else is in the list.
 
-        None stands for a solution that did not converge, judged by its residual.
+        None stands for a solution that did not converge, judged by its residual. On a CPU, take no
+        more than `torch.get_num_threads()` threads: several processes may solve at once.
         `lno.problems.numerics.batches.solve_in_batches` helps where all inputs have one shape.
         """
         raise NotImplementedError(self._no_generator())

@@ -1,22 +1,26 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from lno import Fields, cli
-from lno.commands.data import build_problem
+from lno.commands.data import build_problem, describe_failures
+from lno.data.published import Layout
 from lno.experiments import datasets
 from lno.experiments.pictures import sample_gallery
-from lno.problems import Darcy, NS2d, Protocol
+from lno.problems import PROBLEMS, Darcy, NS2d, Pipe, Problem, Protocol
 
 
-def make_darcy(samples: int, path: Path) -> Fields:
+def make_darcy(samples: int, path: Path, *options: str) -> Fields:
     """A small data set by the command."""
     words = ["--grid", "29", "--every", "4", "--seed", "7", "--device", "cpu", "--out", str(path)]
-    assert cli.run(["data", "make", "darcy", "--samples", str(samples), *words]) == 0
+    assert cli.run(["data", "make", "darcy", "--samples", str(samples), *words, *options]) == 0
     return Fields.load(path)
 
 
@@ -38,7 +42,8 @@ def test_options_and_settings_become_parameters() -> None:
         ("darcy", {"grid": "8.5"}, "grid: expected a whole number, got '8.5'"),
         ("darcy", {"grid": "30", "every": "4"}, "multiple of every"),
         ("darcy", {"high": "nan"}, "high must be a number"),
-        ("burgers", {"every": "2"}, "no key 'every'"),
+        ("burgers", {"every": "2"}, "no key 'every'; its keys are: grid, viscosity"),
+        ("burgers", {"every": "two"}, "no key 'every'; its keys are: grid, viscosity"),
     ],
 )
 def test_impossible_settings_are_errors(name: str, settings: dict[str, str], message: str) -> None:
@@ -62,11 +67,48 @@ def test_a_wrong_ending_is_said_before_the_work(
 
 
 def test_a_problem_without_a_generator_points_to_its_files(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    @dataclass(frozen=True)
+    class Unsolved(Problem):
+        name: ClassVar[str] = "unsolved"
+        title: ClassVar[str] = "Unsolved"
+        equation: ClassVar[str] = "y = ?"
+        published: ClassVar[Mapping[str, Layout]] = Pipe.published
+
+    monkeypatch.setitem(PROBLEMS, "unsolved", Unsolved)
     words = ["--samples", "2", "--out", str(tmp_path / "a.h5")]
-    assert cli.run(["data", "make", "elasticity", *words]) == 1
-    assert "lno data read elasticity" in capsys.readouterr().err
+    assert cli.run(["data", "make", "unsolved", *words]) == 1
+    assert "lno data read unsolved Pipe_X.npy" in capsys.readouterr().err
+    assert cli.run(["data", "make", "unsolved", "--grid", "9", *words]) == 1
+    assert "no key 'grid'" in capsys.readouterr().err
+
+
+def test_ranges_are_made_and_joined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = make_darcy(5, tmp_path / "whole.h5")
+    a, b, joined = (tmp_path / f"{name}.h5" for name in ("a", "b", "joined"))
+    make_darcy(3, a)
+    make_darcy(2, b, "--first", "3")
+    capsys.readouterr()
+    assert cli.run(["data", "join", str(b), str(a), "--out", str(joined)]) == 0
+    assert f"wrote {joined}: samples 0 to 4" in capsys.readouterr().out
+    assert Fields.load(joined).digest == whole.digest
+    assert Fields.load(joined).provenance == whole.provenance
+    make_darcy(1, b, "--first", "4")
+    assert cli.run(["data", "join", str(b), str(a), "--out", str(joined)]) == 1
+    assert "missing: sample 3" in capsys.readouterr().err
+    assert Fields.load(joined).digest == whole.digest  # the old file is still there
+
+
+def test_samples_that_failed_are_shown() -> None:
+    x, y = np.arange(3.0)[:, None], np.zeros((12, 3, 1))
+    record = {"retried": list(range(11)), "redrawn": {"7": 2}}
+    assert describe_failures(Fields(x, y=y)) == []
+    assert describe_failures(Fields(x, y=y, provenance=record)) == [
+        "11 of 12 samples did not converge at first and were solved with safer settings: "
+        "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …",
+        "1 of 12 samples did not converge, and another input was drawn: 7",
+    ]
 
 
 def test_pictures_of_samples(tmp_path: Path) -> None:

@@ -9,71 +9,17 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-import torch
+from toy_problems import Fan, FanInLargeBatches, Stopped, signal_at, stop_after
 
 from lno.data import Fields
 from lno.files import owning
-from lno.problems import PROBLEMS, Darcy, Problem, Protocol
+from lno.problems import PROBLEMS, Darcy
 from lno.problems import make as maker
 from lno.problems.make import generator, make, make_file
-
-
-@dataclass(frozen=True)
-class Fan(Problem):
-    """A fan of 4 to 9 triangles, under a load and heated: a toy whose samples differ in size."""
-
-    stiffness: float = 2.0
-
-    name: ClassVar[str] = "fan"
-    title: ClassVar[str] = "Triangle fan"
-    equation: ClassVar[str] = "y = load · |x|² / stiffness + heat"
-    protocols: ClassVar[Mapping[str, Protocol]] = {"small": Protocol(6, 2)}
-    batch: ClassVar[int] = 48  # three at a time on a CPU
-
-    def draw(self, random: np.random.Generator) -> np.ndarray:
-        """Load, heat, and the radii of the rim."""
-        return random.uniform(0.5, 1.0, 2 + random.integers(5, 11))
-
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
-        """The answer at the centre and on the rim."""
-        radii = [np.append(0, drawn[2:]) for drawn in inputs]
-        pairs = zip(inputs, radii, strict=True)
-        return [drawn[0] * r**2 / self.stiffness + drawn[1] for drawn, r in pairs]
-
-    def fields(
-        self,
-        inputs: Sequence[np.ndarray],
-        solutions: Sequence[np.ndarray],
-        provenance: Mapping[str, Any],
-    ) -> Fields:
-        """Nodes, triangles around the centre, and two parameters."""
-        x, cells = [], []
-        for drawn in inputs:
-            rim = np.arange(len(drawn) - 2)
-            angle = rim * np.pi / 6
-            nodes = drawn[2:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
-            x.append(np.concatenate([np.zeros((1, 2)), nodes]))
-            cells.append(np.stack([0 * rim[1:], rim[1:], rim[1:] + 1], axis=-1))
-        return Fields(
-            x,
-            y=[y[:, None] for y in solutions],
-            parameters=np.stack([drawn[:2] for drawn in inputs]),
-            cells=cells,
-            names={"x": ["x", "y"], "y": ["y"], "parameters": ["load", "heat"]},
-            provenance=provenance,
-        )
-
-
-@dataclass(frozen=True)
-class FanInLargeBatches(Fan):
-    batch: ClassVar[int] = 160  # ten at a time on a CPU
 
 
 def same_samples(a: Fields, b: Fields) -> bool:
@@ -83,18 +29,6 @@ def same_samples(a: Fields, b: Fields) -> bool:
         for one, other in zip(a, b, strict=True)
         for p, q in zip(one, other, strict=True)
     )
-
-
-class Stopped(Exception):
-    pass
-
-
-def stop_after(count: int):
-    def progress(done: int) -> None:
-        if done >= count:
-            raise Stopped
-
-    return progress
 
 
 def test_samples_depend_on_seed_and_index_alone() -> None:
@@ -109,6 +43,27 @@ def test_samples_depend_on_seed_and_index_alone() -> None:
     assert np.array_equal(whole[11].parameters, drawn[:2])
     assert whole[11].cells.max() + 1 == len(whole[11].x) == len(drawn) - 1
     assert not same_samples(make(Fan(), 1, seed=4), whole.subset([0]))
+
+
+def test_any_range_of_the_sequence_can_be_made(tmp_path: Path) -> None:
+    whole = make(Fan(), 20, seed=3)
+    for first, count in ((0, 5), (5, 1), (7, 13)):
+        part = make_file(Fan(), count, tmp_path / "a.h5", seed=3, first=first)
+        assert part.digest == whole.subset(np.arange(first, first + count)).digest
+        assert Fields.load(tmp_path / "a.h5").provenance["first"] == first
+
+
+def test_interrupted_ranges_of_one_file_do_not_mix(tmp_path: Path) -> None:
+    whole, out = make(Fan(), 40, seed=3), tmp_path / "a.h5"
+    for first in (0, 9, 20):  # parts of the others are left, and some begin where this one does
+        with pytest.raises(Stopped):
+            make_file(Fan(), 20, out, seed=3, progress=stop_after(12), first=first)
+    assert len(list(tmp_path.iterdir())) == 3
+    reported: list[int] = []
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append, first=9)
+    assert reported[0] == 12 and reported[-1] == 20
+    assert made.digest == whole.subset(np.arange(9, 29)).digest
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_an_interrupted_run_continues_bit_for_bit(
@@ -174,14 +129,6 @@ def test_a_killed_run_continues_bit_for_bit(tmp_path: Path) -> None:
     assert not (tmp_path / "a.h5").exists()
     made = make_file(Darcy(grid=29, every=1), 64, tmp_path / "a.h5", seed=1)
     assert made.digest == make(Darcy(grid=29, every=1), 64, seed=1).digest
-
-
-def signal_at(count: int, number: int):
-    def progress(done: int) -> None:
-        if done >= count:
-            os.kill(os.getpid(), number)
-
-    return progress
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -286,9 +233,17 @@ def test_provenance_is_enough_to_make_the_data_again(tmp_path: Path) -> None:
     again = PROBLEMS[record["problem"]](**record["parameters"])
     assert again == Darcy(grid=9, every=2, high=9.0)
     assert make(again, 2, record["seed"]).digest == Fields.load(tmp_path / "a.h5").digest
+    assert record["first"] == 0 and record["digest"] == Fields.load(tmp_path / "a.h5").digest
+    assert not {"retried", "redrawn"} & set(record)
 
 
-@pytest.mark.parametrize(("samples", "seed"), [(0, 0), (-1, 0), (1, -1), (1, 2**40)])
-def test_impossible_numbers_are_errors(samples: int, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("samples", "seed", "first"),
+    [(0, 0, 0), (-1, 0, 0), (1, -1, 0), (1, 2**40, 0), (1, 2**32, 0), (1, 0, -1), (2, 0, 10**9)],
+)
+def test_impossible_numbers_are_errors(samples: int, seed: int, first: int, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be a whole number"):
-        make(Fan(), samples, seed)
+        make(Fan(), samples, seed, first=first)
+    with pytest.raises(ValueError, match="must be a whole number"):
+        make_file(Fan(), samples, tmp_path / "a.h5", seed, first=first)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,188 @@
+"""Solving parts of a data set in several processes on a CPU, with the same results in order.
+
+Each process has a pipe to its parent, gets the range of a part, and sends back the solved part. The
+processes write no files and can be killed at any time. They leave Ctrl-C and SIGTERM to the parent,
+and they end when it does, whatever ended it.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+import traceback
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+import torch
+
+from lno.problems.attempts import Part, generator, in_words, solve_part
+from lno.problems.problem import Problem
+
+AHEAD = 4  # parts for each process that may be solved before an earlier one is finished
+
+
+@dataclass
+class Worker:
+    """A process, and the number of the part that it is solving."""
+
+    process: SpawnProcess
+    pipe: Connection
+    part: int | None = None
+
+    def send(self, part: int, samples: range) -> None:
+        """Have it solve a part."""
+        self.part = part
+        with suppress(OSError):  # it is dead, which `receive` reports
+            self.pipe.send((samples.start, samples.stop))
+
+    def receive(self, samples: range) -> Part | Exception:
+        """What it made of its part, or the error that it raised, or that it died."""
+        self.part = None
+        try:
+            return self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return _death(self.process, samples)
+
+
+def solve_in_processes(
+    problem: Problem, parts: Sequence[range], provenance: Mapping[str, Any], workers: int
+) -> Generator[Part, None, None]:
+    """Solve parts on the CPU, each in one thread of one of several processes.
+
+    Parts come in order. If one fails, its error is raised after the parts before it have come.
+    """
+    _require_importable(problem)
+    team: list[Worker] = []
+    results: dict[int, Part | Exception] = {}
+    given, failed = 0, False
+    try:
+        with _signals_kept_from_children():
+            while len(team) < min(workers, len(parts)):
+                team.append(_start(problem, provenance))
+        for due in range(len(parts)):
+            while due not in results:
+                for worker in team:
+                    last = min(len(parts), due + AHEAD * len(team))
+                    if worker.part is None and given < last and not failed:
+                        worker.send(given, parts[given])
+                        given += 1
+                busy = {worker.pipe: worker for worker in team if worker.part is not None}
+                for pipe in wait(list(busy)):
+                    worker = busy[pipe]  # type: ignore[index]
+                    part = worker.part
+                    assert part is not None
+                    results[part] = worker.receive(parts[part])
+                    failed |= isinstance(results[part], Exception)
+            result = results.pop(due)
+            if isinstance(result, Exception):
+                raise result
+            yield result
+    finally:
+        for worker in team:
+            worker.process.kill()
+        for worker in team:
+            worker.process.join()
+            worker.pipe.close()
+
+
+def _start(problem: Problem, provenance: Mapping[str, Any]) -> Worker:
+    # Not by fork: a copy of a process with threads, such as torch's, may hang.
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(
+        target=_work, args=(theirs, problem, dict(provenance)), name="lno worker", daemon=True
+    )
+    try:
+        process.start()
+    finally:
+        theirs.close()  # else the end of the process would not be seen as the end of its messages
+    return Worker(process, ours)
+
+
+def _work(pipe: Connection, problem: Problem, provenance: dict[str, Any]) -> None:
+    """What a process does: solve one part after the other."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    device, seed = torch.device("cpu"), provenance["seed"]
+    while True:
+        try:
+            start, stop = pipe.recv()
+        except EOFError:
+            return
+        try:
+            inputs = [problem.draw(generator(seed, k)) for k in range(start, stop)]
+            result: Part | Exception = solve_part(problem, inputs, start, device, provenance)
+        except Exception as error:
+            result = _portable(error)
+        pipe.send(result)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _portable(error: Exception) -> Exception:
+    """An error that another process can read, with the traceback of this one."""
+    error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _death(process: SpawnProcess, samples: range) -> RuntimeError:
+    code = process.exitcode or 0
+    if code < 0:
+        how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
+        advice = "The machine may have run out of memory: use fewer workers"
+    else:
+        how = f"ended with exit code {code}"
+        advice = (
+            "Its message is above. A script that uses workers needs `if __name__ == '__main__':`, "
+            "and problems are defined in a module that can be imported"
+        )
+    return RuntimeError(
+        f"a worker process {how} while it solved {in_words(samples)}. {advice}. "
+        " Finished parts of a file are kept: run the same command again to continue."
+    )
+
+
+def _require_importable(problem: Problem) -> None:
+    try:
+        pickle.dumps(problem)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise ValueError(
+            f"workers: other processes cannot import {type(problem).__name__} ({error}). Define it "
+            "at the top level of a module, or use one worker."
+        ) from None
+
+
+@contextmanager
+def _signals_kept_from_children() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C or SIGTERM, not even while they start.
+
+    A terminal sends Ctrl-C to all processes of a command, and a cluster may do so with SIGTERM.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # its start would undo what follows
+    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
