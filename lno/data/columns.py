@@ -214,8 +214,12 @@ def as_column(name: str, values: Any, *, shareable: bool, integers: bool = False
     )
 
 
-def as_single_column(name: str, values: Any, *, integers: bool = False) -> Column:
-    """Like `as_column` for one number a point: (n,) shared, (s, n), or a list of arrays (n_k,)."""
+def as_single_column(name: str, values: Any, points: Column, *, integers: bool = False) -> Column:
+    """Like `as_column` for one number a point: (n,) shared, (s, n), or a list of arrays (n_k,).
+
+    A column is taken as it is: (n, 1), (s, n, 1). The positions `points` tell a shared column from
+    samples of one point.
+    """
     if isinstance(values, Ragged | Rows):
         return values
     expected = (
@@ -232,11 +236,17 @@ def as_single_column(name: str, values: Any, *, integers: bool = False) -> Colum
         values = as_array(name, values)
         if values.ndim == 0:
             raise ValueError(f"{expected} a single value")
-        values = values[..., None] if values.ndim < 3 else values
+        shared = values.shape[1:] == (1,) and (len(values) == 1 or _most_points(points) != 1)
+        values = values if shared or values.ndim >= 3 else values[..., None]
     column = as_column(name, values, shareable=True, integers=integers)
     if channels(column) != 1:
         raise ValueError(f"{expected} {channels(column)} numbers a point")
     return column
+
+
+def _most_points(column: Column) -> int:
+    """The largest number of points of a sample."""
+    return int(sizes(column, 1).max(initial=0))
 
 
 def to_tensor(column: Column, index: Index) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -88,17 +88,18 @@ class Fields:
         def optional(name: str, values: Any, **how: Any) -> Column | None:
             return None if values is None else as_column(name, values, **how)
 
-        def single(name: str, values: Any, **how: Any) -> Column | None:
-            return None if values is None else as_single_column(name, values, **how)
+        def single(name: str, values: Any, points: Column, **how: Any) -> Column | None:
+            return None if values is None else as_single_column(name, values, points, **how)
 
         self.x = as_column("x", x, shareable=True)
         self._x_query = optional("x_query", x_query, shareable=True)
         self.y = optional("y", y, shareable=False)
         self.background = optional("background", background, shareable=False)
-        self.weights = single("weights", weights)
-        self.query_weights = single("query_weights", query_weights)
+        asked = self.x if self._x_query is None else self._x_query
+        self.weights = single("weights", weights, self.x)
+        self.query_weights = single("query_weights", query_weights, asked)
         self.cells = optional("cells", cells, shareable=True, integers=True)
-        self.grid_index = single("grid_index", grid_index, integers=True)
+        self.grid_index = single("grid_index", grid_index, asked, integers=True)
         self.parameters = checks.as_parameters(parameters)
         self.u: Any = optional("u", u, shareable=False)
         self._count = self._count_samples()

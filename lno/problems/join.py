@@ -118,7 +118,7 @@ def _kinds(fields: Fields) -> dict[str, str]:
 
 
 def _require_consecutive(pieces: Sequence[Piece]) -> None:
-    """Raise where samples are missing or double; the error lists all of them."""
+    """Raise where samples are missing or duplicated; the error lists all of them."""
     wrong, before = [], pieces[0]
     for piece in pieces[1:]:
         end, start = before.samples.stop, piece.samples.start
@@ -128,10 +128,10 @@ def _require_consecutive(pieces: Sequence[Piece]) -> None:
                 f"make the missing ones with --first {end} --samples {start - end}"
             )
         elif start < end:
-            double = range(start, min(end, piece.samples.stop))
+            twice = range(start, min(end, piece.samples.stop))
             wrong.append(
-                f"double: {in_words(double)}, in {before.path} and in {piece.path}; leave one of "
-                "the files out, or make it again without them"
+                f"duplicated: {in_words(twice)}, in {before.path} and in {piece.path}; leave one "
+                "of the files out, or make it again without them"
             )
         before = max(before, piece, key=lambda one: one.samples.stop)
     if wrong:

@@ -224,3 +224,19 @@ def test_signs_compose():
     assert (flip @ flip).channel_signs == {"u": (1, 1)}
     with pytest.raises(ValueError, match="2 channels of u"):
         flip.signs("u", 3)
+
+
+@pytest.mark.parametrize("points", [1, 2, 5])
+@pytest.mark.parametrize("samples", [1, 2, 5])
+def test_numbers_of_points_survive_a_file_and_a_change(tmp_path, samples, points):
+    """Shared by all samples or not, also where samples have one point, or as many as there are."""
+    x, u = RANDOM.random((points, 2)), RANDOM.random((samples, points, 1))
+    for shape in ((points,), (samples, points)):
+        sizes = RANDOM.random(shape) + 0.1
+        data = Fields(x, u, y=u, weights=sizes, query_weights=sizes)
+        data.save(tmp_path / "data.h5")
+        for same in (Fields.load(tmp_path / "data.h5"), data.replace(frame="changed")):
+            for k in range(samples):
+                expected = np.broadcast_to(sizes, (samples, points))[k]
+                np.testing.assert_allclose(same[k].weights.ravel(), expected, rtol=1e-6)
+                np.testing.assert_allclose(same[k].query_weights.ravel(), expected, rtol=1e-6)

@@ -83,15 +83,15 @@ def refuse(paths: list[Path], out: Path) -> str:
     return str(caught.value)
 
 
-def test_missing_and_double_samples_are_all_named(pieces: Pieces, tmp_path: Path) -> None:
+def test_missing_and_duplicated_samples_are_all_named(pieces: Pieces, tmp_path: Path) -> None:
     a, b, c, d = pieces((0, 5), (8, 12), (10, 11), (20, 22))
     message = refuse([d, c, b, a], tmp_path / "all.h5")
     assert f"missing: samples 5 to 7, between {a} and {b}" in message
     assert "--first 5 --samples 3" in message
-    assert f"double: sample 10, in {b} and in {c}" in message
+    assert f"duplicated: sample 10, in {b} and in {c}" in message
     assert f"missing: samples 12 to 19, between {b} and {d}" in message
     assert "lno data make stiff --seed 1" in message
-    assert "double: samples 0 to 4" in refuse([a, a], tmp_path / "all.h5")
+    assert "duplicated: samples 0 to 4" in refuse([a, a], tmp_path / "all.h5")
 
 
 def test_files_of_other_settings_do_not_belong_together(pieces: Pieces, tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def mapped_gradients(
 
 
 def _lagrange(order: int, x: Float[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-    """Lagrange polynomials on equispaced nodes of [−1, 1], and their derivatives, (p, order + 1)."""
+    """Lagrange polynomials on equispaced nodes, and their derivatives, (p, order + 1)."""
     nodes = np.linspace(-1, 1, order + 1)
     values, slopes = np.empty((2, len(x), order + 1))
     for k, node in enumerate(nodes):
