@@ -180,8 +180,9 @@ class Run:
         bound = stable_step(press, nodes.x, nodes.y)
         active = (self.frame < press.frames) & (bound > self.floor)  # False if it is not a number
         chunks = (self.remaining / (STEPS * bound)).ceil().clamp(min=1)
-        h = torch.where(active, self.remaining / (STEPS * chunks), 0)
-        per_h = torch.where(active, 1 / h, 0)
+        # masked_fill, since torch.where copies numbers from the host, which no graph can capture
+        h = (self.remaining / (STEPS * chunks)).masked_fill(~active, 0)
+        per_h = (1 / h).masked_fill(~active, 0)
         time = self.frame.to(h) * press.interval - self.remaining
         drops = press.speed * (time + self.counts * h)
         for drop in drops:
@@ -192,7 +193,7 @@ class Run:
         row = self.each, self.frame.clamp(max=press.frames - 1)
         moved = torch.stack((nodes.x - self.start[0], nodes.y - self.start[1]), 1).float()
         self.u[row] = torch.where(reached[:, None, None, None], moved, self.u[row])
-        self.remaining.copy_(torch.where(reached, press.interval, self.remaining - STEPS * h))
+        self.remaining.copy_((self.remaining - STEPS * h).masked_fill(reached, press.interval))
         self.frame += reached
         self.active.copy_(active & (self.frame < press.frames))
         for old, new in zip((*self.nodes, *self.elements), (*nodes, *elements), strict=True):

@@ -82,8 +82,9 @@ def _stable_step(press: Press, position: np.ndarray) -> float:
             px, py, rx, ry = c[0] - a[0], c[1] - a[1], d[0] - b[0], d[1] - b[1]
             squares = px * px + py * py + rx * rx + ry * ry
             length = (px * ry - rx * py) / math.sqrt(2 * squares)
-            if not length >= least:  # also if it is not a number, which then stays
-                least = length
+            if not length > 0:  # inside out, or not a number
+                return 0.0
+            least = min(least, length)
     return press.safety / sound * least
 
 
