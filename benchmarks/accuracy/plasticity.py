@@ -87,9 +87,9 @@ def full_size() -> list[dict[str, Any]]:
     problem = Plasticity()
     die = die_pieces(problem.draw(generator(0, 0)))
     forge_one(replace(problem, duration=1e-3).press(), die)  # compiles
-    start = time.perf_counter()
+    start = time.process_time()
     u, imbalance, _ = forge_one(problem.press(), die)
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     x = u + problem.nodes().transpose(2, 0, 1)
     half, *_ = forge_one(problem.press(SAFETY / 2), die)
     coarse_problem = replace(problem, length_nodes=51, height_nodes=16)
