@@ -132,7 +132,7 @@ class Plasticity(Problem):
     }
     published: ClassVar[Mapping[str, Layout]] = {"standard": FILES, "reference": FILES}
     picture: ClassVar[Mapping[str, tuple[str, ...]]] = {"u": ("die",), "y": ("u_x", "u_y")}
-    batch: ClassVar[int] = 256
+    batch: ClassVar[int] = 128  # their state fits into the cache of a large GPU
 
     def __post_init__(self) -> None:
         require_count("length_nodes", self.length_nodes, 2001, least=3)
