@@ -14,13 +14,18 @@ corners of the cell are corners of elements. Newton's method with Cholesky facto
 stiffness matrices, about a thousand unknowns each, in double precision; a sample has converged when
 its residual is 1e-10 of its nodal forces. Strains are about 1e-3, so three iterations do.
 
+Displacements are of third order, stresses of second. Against linear elasticity of scikit-fem on
+fine triangles, 36 × 3 elements have errors of 0.7 % in displacement and 6 % in stress, 72 × 6
+elements 0.08 % and 2 % (relative L2, the larger of two samples).
+
 `refine` solves on a finer mesh. Each element is divided evenly in the coordinates of the mesh, and
 the new nodes are placed by the true radius, not on the sides of the coarse elements: the hole, and
 with it the solution, converges. The stress is taken at the same coordinates of the mesh, and the
 positions in the data are those of the finer mesh there, so stress and position belong together.
 
-See docs/problems/elasticity.md for what was checked. Assumed of the published data, since agreeing
-statistics are all that supports it: the covariance of g, the traction, the arrangement of elements.
+Of the published data, the material, the formula of the radius, its five modes and the 108 elements
+of nine points are known. The covariance of g, the traction and the arrangement of the elements are
+assumptions, supported by agreeing statistics; see docs/problems/elasticity.md.
 """
 
 from __future__ import annotations

@@ -143,8 +143,9 @@ def equilibrium(
             active &= good
             u = torch.where(active[:, None, None], u + change.view_as(u), u)
         good &= ~active
-    stretched = torch.linalg.det(torch.eye(2).to(u) + body.gradient(u)) > 0
-    return u, good & stretched.flatten(1).all(1)
+    (xx, xy), (yx, yy) = (row.unbind(-1) for row in body.gradient(u).unbind(-2))
+    upright = (1 + xx) * (1 + yy) - xy * yx > 0  # det F
+    return u, good & upright.flatten(1).all(1)
 
 
 class Body:
