@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -64,8 +64,31 @@ def mapped_gradients(
     return torch.einsum("pkr,...prx->...pkx", gradients, inverse), determinant
 
 
+def disjoint_groups(elements: Int[np.ndarray, "e k"]) -> list[Int[np.ndarray, " _"]]:
+    """Numbers of elements in groups, so that no two elements of a group have a node in common.
+
+    The contributions of a group are added to different places. So group after group, sums do not
+    depend on the order in which a GPU adds, and are the same in every run.
+
+    >>> [group.tolist() for group in disjoint_groups(np.array([[0, 1], [1, 2], [2, 3], [3, 4]]))]
+    [[0, 2], [1, 3]]
+    """
+    groups: list[tuple[list[int], set[int]]] = []
+    for number, nodes in enumerate(elements.tolist()):
+        members, taken = next((g for g in groups if g[1].isdisjoint(nodes)), ([], set()))
+        if not members:
+            groups.append((members, taken))
+        members.append(number)
+        taken.update(nodes)
+    return [np.array(members) for members, _ in groups]
+
+
 def _lagrange(order: int, x: Float[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
+<<<<<<< HEAD
     """Lagrange polynomials on equispaced nodes, and their derivatives, (p, order + 1)."""
+=======
+    """Lagrange polynomials on equispaced nodes of [−1, 1] and their slopes, (p, order + 1)."""
+>>>>>>> wt-elas
     nodes = np.linspace(-1, 1, order + 1)
     values, slopes = np.empty((2, len(x), order + 1))
     for k, node in enumerate(nodes):
