@@ -84,11 +84,7 @@ def disjoint_groups(elements: Int[np.ndarray, "e k"]) -> list[Int[np.ndarray, " 
 
 
 def _lagrange(order: int, x: Float[np.ndarray, " p"]) -> tuple[np.ndarray, np.ndarray]:
-<<<<<<< HEAD
-    """Lagrange polynomials on equispaced nodes, and their derivatives, (p, order + 1)."""
-=======
     """Lagrange polynomials on equispaced nodes of [−1, 1] and their slopes, (p, order + 1)."""
->>>>>>> wt-elas
     nodes = np.linspace(-1, 1, order + 1)
     values, slopes = np.empty((2, len(x), order + 1))
     for k, node in enumerate(nodes):
