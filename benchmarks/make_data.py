@@ -1,15 +1,17 @@
 """The time to make data sets, including drawing and writing, and their statistics.
 
-    python benchmarks/make_data.py darcy ns2d [--samples 1200] [--device auto]
+    python benchmarks/make_data.py darcy ns2d [--samples 1200] [--device auto] [--keep FOLDER]
 
 Writes results/benchmarks/make_data_<device>.json: a row for each problem with seconds, statistics
-(mean, standard deviation and spectrum of first and last channels) and the digest of the data. With
---pictures FOLDER it also draws samples and spectra.
+and the digest of the data. Statistics are mean, standard deviation and spectrum of first and last
+channels; of problems on deformed meshes, those of benchmarks/accuracy. With --pictures FOLDER it
+also draws samples and spectra.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import tempfile
 import time
@@ -44,9 +46,8 @@ def spectrum(fields: np.ndarray) -> list[float]:
 
 def statistics(fields: Fields) -> dict[str, Any]:
     """Mean, std, the std of single samples, and spectrum, of first and last channels."""
-    if fields.grid is None or len(set(fields.grid)) != 1:
-        raise ValueError(f"spectra need a square grid, these data have the grid {fields.grid}")
-    rows = {}
+    rows: dict[str, Any] = {}
+    assert fields.grid is not None
     for key, values in (("u", np.asarray(fields.u)), ("y", np.asarray(fields.y))):
         for channel in sorted({0, values.shape[-1] - 1}):
             field = values[..., channel].astype(np.float64)
@@ -58,6 +59,16 @@ def statistics(fields: Fields) -> dict[str, Any]:
                 "spectrum": spectrum(field.reshape(len(field), *fields.grid)),
             }
     return rows
+
+
+def special_statistics(problem: str, fields: Fields) -> list[dict[str, Any]]:
+    """Statistics that published data of a problem are known by, beside the published ones."""
+    return importlib.import_module(f"accuracy.{problem}").statistics(fields)
+
+
+def has_spectrum(fields: Fields) -> bool:
+    """Whether the data are on a square grid that is not deformed."""
+    return fields.grid is not None and len(set(fields.grid)) == 1 and fields.geometry is None
 
 
 def spectra_figure(rows: dict[str, Any]) -> Figure:
@@ -79,6 +90,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1200)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--keep", type=Path, help="a folder for the data, PROBLEM.h5")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
     device = pick_solver_device(options.device)
@@ -88,7 +100,7 @@ def main() -> None:
     known = json.loads(path.read_text())["rows"] if path.exists() else []
     for name in options.problems:
         with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "data.h5"
+            out = (options.keep or Path(folder)) / f"{name}.h5"
             start = time.perf_counter()
             with progress(f"making {name}", options.samples) as update:
                 fields = make_file(PROBLEMS[name](), options.samples, out, 0, str(device), update)
@@ -96,17 +108,25 @@ def main() -> None:
             size = out.stat().st_size / 1e6
         row = {"problem": name, "samples": options.samples, "seconds": seconds, "megabytes": size}
         row |= {"hardware": hardware(device), "hash": fields.digest}
-        row["statistics"] = statistics(fields)
-        known = [r for r in known if r["problem"] != name] + [row]
+        row |= {k: v for k, v in fields.provenance.items() if k in ("retried", "redrawn")}
         done = f"{options.samples} samples in {seconds:.1f} s, {size:.0f} MB"
         print(f"{name}: {done}, on {hardware(device)}", flush=True)
-        for channel, values in row["statistics"].items():
-            mean, spread = values["std_per_sample"]
-            overall = f"mean {values['mean']:.4g}, std {values['std']:.4g}"
-            print(f"  {channel}: {overall}, of a sample {mean:.4g} ± {spread:.2g}")
+        if has_spectrum(fields):
+            row["statistics"] = statistics(fields)
+            for channel, values in row["statistics"].items():
+                mean, spread = values["std_per_sample"]
+                overall = f"mean {values['mean']:.4g}, std {values['std']:.4g}"
+                print(f"  {channel}: {overall}, of a sample {mean:.4g} ± {spread:.2g}")
+        else:
+            row["statistics"] = special_statistics(name, fields)
+            for line in row["statistics"]:
+                print(f"  {line['statistic']}: {line['ours']}, published: {line['published']}")
+        known = [r for r in known if r["problem"] != name] + [row]
         if options.pictures:
             plots.save(sample_gallery(fields), options.pictures / f"{name}.png")
-            plots.save(spectra_figure(row["statistics"]), options.pictures / f"{name}_spectrum.png")
+            if has_spectrum(fields):
+                spectra = spectra_figure(row["statistics"])
+                plots.save(spectra, options.pictures / f"{name}_spectrum.png")
         write_json(path, {"rows": known})
 
 
