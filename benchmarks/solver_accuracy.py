@@ -2,9 +2,9 @@
 
     python benchmarks/solver_accuracy.py [PROBLEM ...] [--samples 8] [--device auto]
 
-Writes results/benchmarks/solver_accuracy.json. Of Darcy, Burgers and NS2d it has relative L2 errors,
-the largest of all samples; of the problems on deformed meshes, the rows of benchmarks/accuracy,
-which run on the CPU.
+Writes results/benchmarks/solver_accuracy.json. Of Darcy, Burgers and NS2d it has relative L2
+errors, the largest of all samples; of the problems on deformed meshes, the rows of
+benchmarks/accuracy, which run on the CPU.
 """
 
 from __future__ import annotations
