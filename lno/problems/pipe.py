@@ -46,10 +46,11 @@ NODES = (129, 129)  # of the published data
 # are not replaced by boundary values) is at most this times the norm for fluid at rest.
 TOLERANCE = 1e-10
 STEPS = 10  # of Newton's method; 4 are usual
-# Slower and safer: the inertia grows by these factors from the Stokes flow, and steps are shortened
-# until the residual falls.
-SAFE_INERTIA = tuple(2.0**-k for k in range(6, 0, -1))
-SAFE_STEPS, SAFE_HALVINGS = 30, 6
+# Slower and safer: the factor of (u·∇)u grows in these stages from the Stokes flow, and steps are
+# halved until the residual falls. The ratio of inertia to viscosity is all that matters, so this is
+# the same as a viscosity that falls.
+SAFE_STAGES = tuple(2 ** (-k / 2) for k in range(10, -1, -1))
+SAFE_STEPS, SAFE_HALVINGS = 30, 4
 
 
 def mirror_symmetries() -> tuple[Symmetry, ...]:
@@ -160,8 +161,7 @@ class Pipe(Problem):
         self, inputs: list[np.ndarray], device: torch.device
     ) -> list[np.ndarray | None]:
         """Like `solve`, with inertia that grows in steps, and damped Newton steps."""
-        stages = (*SAFE_INERTIA, 1.0)
-        return self._solve(inputs, device, stages, SAFE_STEPS, SAFE_HALVINGS)
+        return self._solve(inputs, device, SAFE_STAGES, SAFE_STEPS, SAFE_HALVINGS)
 
     def _solve(
         self,
