@@ -10,10 +10,14 @@ along the pipe, the second from wall to wall.
 
 Taylor–Hood elements Q2–Q1 on n × n quadrilaterals, and Newton's method from the Stokes flow; n = 64
 has the 129 × 129 nodes of the published data. Each linear system is solved directly, see
-`lno.problems.numerics.taylor_hood`. Double precision throughout. Accuracy: ACCURACY
+`lno.problems.numerics.taylor_hood`. Double precision throughout. Poiseuille flow is exact to 2e-14.
+In random pipes, the relative L2 error against 96² elements is 3e-4 to 5e-4, against P2–P1 triangles
+of scikit-fem 5e-4. The flux through a station is exact at the outlet, and to 7e-5 (root mean
+square) inside. The order is 3 in smooth pipes, and about 2 in random ones, since the curvature of
+the walls jumps where pieces join.
 
 Known about the published data: the equation, the grid, the shapes and the inflow (read off public
-code and figures). Assumed: the viscosity and the free outlet; statistics agree. Published outlets
+code and figures). Assumed: the viscosity and the free outlet. Published outlets
 have spikes next to the walls, which are errors of their solver; here there are none.
 """
 
@@ -41,6 +45,7 @@ from lno.problems.problem import Problem, Protocol
 
 LENGTH, PIECES = 10.0, 4
 NODES = (129, 129)  # of the published data
+GRAD_DIV = 0.05  # γ, see `TaylorHood`; the error on the standard grid is 1.8e-3 without it
 
 # A flow has converged when the Euclidean norm of its residual (all momentum and mass equations that
 # are not replaced by boundary values) is at most this times the norm for fluid at rest.
@@ -153,6 +158,14 @@ class Pipe(Problem):
         """Distances of the nodes from the centreline, from the lower wall to the upper."""
         return np.linspace(-0.5, 0.5, 2 * self.elements + 1)
 
+    def inflow(self) -> Float[Tensor, " m"]:
+        """The horizontal velocity at the nodes of the inlet."""
+        return torch.from_numpy(0.25 - self.across() ** 2)
+
+    def equations(self, nodes: Float[Tensor, "b m m 2"]) -> TaylorHood:
+        """The discrete equations on a batch of meshes."""
+        return TaylorHood(nodes, self.viscosity, GRAD_DIV)
+
     def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Centrelines (2, 5) to horizontal velocities (m, m), float32."""
         return self._solve(inputs, device, (1.0,), STEPS, halvings=0)
@@ -171,11 +184,10 @@ class Pipe(Problem):
         steps: int,
         halvings: int,
     ) -> list[np.ndarray | None]:
-        inflow = torch.from_numpy(0.25 - self.across() ** 2).to(device)
+        inflow = self.inflow().to(device)
 
         def velocities(nodes: Tensor) -> Tensor:
-            equations = TaylorHood(nodes, self.viscosity)
-            flow, converged = steady_flow(equations, inflow, stages, steps, halvings)
+            flow, converged = steady_flow(self.equations(nodes), inflow, stages, steps, halvings)
             return torch.where(converged[:, None, None], flow.velocity[..., 0], torch.nan).float()
 
         meshes = [self.mesh(drawn) for drawn in inputs]
