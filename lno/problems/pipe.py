@@ -17,8 +17,8 @@ square) inside. The order is 3 in smooth pipes, and about 2 in random ones, sinc
 the walls jumps where pieces join.
 
 Known about the published data: the equation, the grid, the shapes and the inflow (read off public
-code and figures). Assumed: the viscosity and the free outlet. Published outlets
-have spikes next to the walls, which are errors of their solver; here there are none.
+code and figures). Assumed: the viscosity and the free outlet. Published outlets have spikes next to
+the walls; here there are none.
 """
 
 from __future__ import annotations
