@@ -88,7 +88,7 @@ def reproduce_all(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Every missing run of every table: by problem, required ones first, then the cheapest."""
+    """Every missing run of every table: required ones first, by problem, the cheapest first."""
     jobs = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
     if dry_run:
         show_table(plan(jobs))

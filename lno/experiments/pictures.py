@@ -90,8 +90,8 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
         kept = ("x", "u", "y", "prediction", "positions")
         arrays |= {name: arrays[name][last] for name in kept}
         arrays["positions"], names, grid = arrays["positions"][:, :2], names[:2], grid[:2]
-        own = cells is not None and np.isin(cells, last).all()
-        cells = np.searchsorted(last, cells) if own else None
+        own = cells if cells is not None and np.isin(cells, last).all() else None
+        cells = None if own is None else np.searchsorted(last, own)
     for name, values in (("cells", cells), ("grid_index", sample.grid_index)):
         if values is not None:
             arrays[name] = np.asarray(values, np.int64)

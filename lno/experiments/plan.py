@@ -38,7 +38,7 @@ def jobs_of_all(
     problems: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> list[Job]:
-    """The missing runs of every table: by problem, required ones first, then the cheapest.
+    """The missing runs of every table: required ones first, by problem, the cheapest first.
 
     The first seed of a row is required, or as many as its table says; further seeds are not.
     Runs that others start from come before them.
@@ -58,9 +58,9 @@ def jobs_of_all(
     ]
     order = list(PROBLEMS)
 
-    def rank(job: Job) -> tuple[int, bool, bool, float]:
+    def rank(job: Job) -> tuple[bool, int, bool, float]:
         unknown = job.minutes is None
-        return order.index(job.spec.problem), not job.required, unknown, job.minutes or 0.0
+        return not job.required, order.index(job.spec.problem), unknown, job.minutes or 0.0
 
     ordered: list[Job] = []
     for job in sorted(jobs, key=rank):
@@ -99,9 +99,9 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     if spec.protocol != "standard":
         return None
     costs = [r for r in _rows(results, "efficiency") if _is_cost_of(spec, r)]
-    alike = [r for r in costs if (r["problem"], r["precision"]) == (spec.problem, spec.precision)]
-    if alike:
-        return _from_cost(spec, seeds, alike[0])
+    here = [r for r in costs if (r["problem"], r["precision"]) == (spec.problem, spec.precision)]
+    if here:
+        return _from_cost(spec, seeds, here[0])
     for r in _rows(results, "training_step"):
         time, case = r.get(f"{spec.precision}_ms"), str(r.get("case", ""))
         known = spec.model == "lno" and case.split(" ")[0] == spec.problem

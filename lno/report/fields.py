@@ -123,8 +123,8 @@ def nodes_of(
         rows = np.unique(cells)
         own = np.searchsorted(rows, np.asarray(cells))
         lines = None if shape is None or prod(shape[:2]) != len(rows) else shape[:2]
-        known = {"cells": own, "lines": lines, "view": view}
-        return Nodes(positions[rows], tuple(names), rows, _triangles(own), **known)
+        drawn = positions[rows]
+        return Nodes(drawn, tuple(names), rows, _triangles(own), None, own, lines, view)
     whole = shape is not None and grid_index is None and prod(shape) == len(positions)
     if whole and shape is not None and len(shape) == 3:
         rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]

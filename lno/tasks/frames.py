@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -210,9 +211,14 @@ class Snapshots(Steady):
             raise ValueError("snapshots are predicted at the observed points: leave out x_query")
         times, answers = _count_times(batch.x), []
         for k in range(times):
-            at = slice(k, None, times)
-            answers.append(apply(batch.each(lambda v, at=at: v[:, at], OF_OBSERVED + OF_QUERIES)))
+            pick = partial(_every, first=k, step=times)
+            answers.append(apply(batch.each(pick, OF_OBSERVED + OF_QUERIES)))
         return torch.stack(answers, 2).flatten(1, 2)
+
+
+def _every(values: Tensor, first: int, step: int) -> Tensor:
+    """One of `step` points, from the first on."""
+    return values[:, first::step]
 
 
 def _count_times(x: Tensor) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lno import Fields
+from lno.experiments import presets
 from lno.problems.numerics.grids import grid_cells, mapped_grid, unit_grid
 
 
@@ -81,3 +84,16 @@ def _fields(arguments: dict[str, Any], u: list[str], y: list[str], problem: str)
 
 
 MAKE = {"airfoil": airfoil, "elasticity": elasticity, "pipe": pipe, "plasticity": plasticity}
+
+
+def shrink_presets(patch: pytest.MonkeyPatch) -> None:
+    """Tiny models of the same form in place of the paper's."""
+    sizes = {
+        "lno": {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1},
+        "transolver": {"width": 16, "layers": 1, "heads": 2, "slices": 4, "mlp_ratio": 1},
+    }
+    for model, small in sizes.items():
+        paper = presets.PRESETS[model]["paper"]
+        for problem in MAKE:
+            changed = replace(paper[problem], config=replace(paper[problem].config, **small))
+            patch.setitem(paper, problem, changed)
