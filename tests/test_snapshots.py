@@ -179,3 +179,15 @@ def test_a_model_moves_to_another_grid() -> None:
     fine = op.on_grid((7, 3, 3))
     assert fine.model.spec.grid == (7, 3)
     assert fine.predict(x, np.ones((63, 1))).shape == (63, 3)
+
+
+@pytest.mark.gpu
+def test_steps_on_a_gpu_are_those_of_the_cpu() -> None:
+    """The step is captured as a CUDA graph: every replay must read its own times."""
+    keys = {"epochs": 3, "model": "transolver", "config": TRANSOLVER, "validation": 0.0, **KEYS}
+    on_cpu, on_gpu = (
+        Operator.fit(forged(8), recipe={"batch": 4}, **{**keys, "device": device}, precision="fp32")
+        for device in ("cpu", "cuda")
+    )
+    a, b = ([row["loss"] for row in op.provenance["curve"]] for op in (on_cpu, on_gpu))
+    np.testing.assert_allclose(a, b, rtol=1e-3)

@@ -25,7 +25,8 @@ SAMPLES = 4  # of a data set, that are drawn
 def sample_gallery(fields: Fields) -> Figure:
     """The first samples side by side: their mesh, and their channels below each other.
 
-    The channels are those that the problem of the data names, else the first and the last.
+    The channels are those that the problem of the data names, else the first and the last; not
+    those that hold the positions of the nodes.
     """
     columns = []
     for k in range(min(SAMPLES, len(fields))):
@@ -97,7 +98,7 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
             arrays[name] = np.asarray(values, np.int64)
     if isinstance(task, Rollout):
         arrays["channels"] = np.array(task.channels)
-    shown = PROBLEMS[problem].picture if problem in PROBLEMS else {}
+    shown = PROBLEMS[problem].picture if problem in PROBLEMS else _values(prepared)
     if (view := _view(problem)) is not None:
         arrays["view"] = np.array(view)
     with replacing(path) as temporary, temporary.open("wb") as file:
@@ -153,4 +154,11 @@ def _shown(fields: Fields, key: str) -> list[int]:
     found = [names.index(name) for name in picture.get(key, ()) if name in names]
     if found or (key in picture and not picture[key]):
         return found
-    return sorted({0, len(names) - 1} if names else set())
+    others = [names.index(name) for name in _values(fields).get(key, names)]
+    return sorted({others[0], others[-1]} if others else set())
+
+
+def _values(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """Of the channels of u or y that hold the positions of nodes, if any do, the others."""
+    where = fields.geometry or {}
+    return {key: tuple(n for n in fields.names[key] if n not in where[key]) for key in where}

@@ -80,8 +80,8 @@ class Preset:
 
 # The published code of Transolver: the learning rate and its cycle are torch's defaults, the loss
 # is in physical units (outputs that it normalises, those of Darcy, Elasticity and Pipe, are decoded
-# first), and the relative error of the gradient is taken for each axis, which counts twice ours. It
-# reads node positions in place of our reference coordinates, besides those among the values.
+# first), and the relative error of the gradient is taken for each axis, which counts twice ours. On
+# Airfoil and Pipe it reads the positions of the nodes twice; ours, reference coordinates and these.
 _TRANSOLVER = replace(
     PAPER_RECIPE, weight_decay=1e-5, beta2=0.999, schedule="onecycle_torch", physical=True
 )

@@ -228,8 +228,7 @@ class Transolver(Model):
         if self.config.time_input and spec.in_channels == 0:
             raise ValueError(
                 "TransolverConfig.time_input: expected the time of the sample as the last input "
-                "channel, got no input channels: pass task=Snapshots(times) for data on a grid in "
-                "space and time"
+                "channel, got no input channels: pass task=Snapshots(times)"
             )
         positions = spec.coordinates if reference is None else reference**2
         self.values = spec.in_channels - self.config.time_input
