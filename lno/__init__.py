@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lno.data.observe import Intervals, RandomRatio, Window
     from lno.operator import Operator
     from lno.reconstruct import Reconstructor
-    from lno.tasks import Completion, Propagation, Rollout, Steady
+    from lno.tasks import Completion, Propagation, Rollout, Snapshots, Steady
     from lno.training.recipe import Recipe
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "Recipe",
     "Reconstructor",
     "Rollout",
+    "Snapshots",
     "Spec",
     "Steady",
     "Window",
@@ -47,6 +48,7 @@ _MODULES = {
     "Recipe": "lno.training.recipe",
     "Reconstructor": "lno.reconstruct",
     "Rollout": "lno.tasks",
+    "Snapshots": "lno.tasks",
     "Spec": "lno.data",
     "Steady": "lno.tasks",
     "Window": "lno.data.observe",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lno import evaluation
 from lno.config import require_count, require_range, to_dict
-from lno.data import Batch, Fields
+from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
@@ -30,6 +30,7 @@ from lno.training.inputs import (
     check_arguments,
     copies,
     demand,
+    model_config,
     model_spec,
     require_alike,
     require_inputs,
@@ -164,7 +165,8 @@ class Operator:
             own = (init.members, init.normalizers)
             kind, nets = init.kind, copies(*own, members, prepared, task)
         else:
-            kind, spec = model, model_spec(prepared, normalizers)
+            kind, spec = model, model_spec(prepared, normalizers, task)
+            config = model_config(model, config, spec, task)
             nets = [build_model(model, config, spec, seed + k) for k in range(members)]
         require_capable(nets[0], kind, demand(nets[0], prepared, task, recipe.queries))
         validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
@@ -265,7 +267,8 @@ class Operator:
     def on_grid(self, grid: tuple[int, ...]) -> Operator:
         """The same operator for data on another grid; models that need none do not change."""
         shape = as_shape("grid", grid)
-        return replace(self, members=[model.on_grid(shape) for model in self.members])
+        read = self.task.model_spec(Spec(len(shape), 0, 0, shape)).grid or ()
+        return replace(self, members=[model.on_grid(read) for model in self.members])
 
     def predict(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,8 @@ def _normalizers(found: dict[str, dict[str, Any] | None]) -> Normalizers:
 def _require_fit(spec: Spec, task: Task, scale: Normalizers, labels: Labels) -> None:
     """Raise unless the parts of an operator have the same numbers of coordinates and channels."""
     sizes = (scale.x.features, scale.in_channels, len(scale.y.mean))
-    if sizes != (spec.coordinates, spec.in_channels, spec.out_channels):
+    read = task.model_spec(Spec(*sizes))
+    if replace(spec, grid=None) != read:
         raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")
     frames = task.frames if isinstance(task, Rollout) else 1
     if isinstance(task, Rollout) and task.channels != spec.out_channels:

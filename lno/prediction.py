@@ -194,30 +194,30 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
     Observations are encoded once for all sets.
     """
     model.eval()
-    device, scale = operator.device, operator.normalizers
+    device, scale, task = operator.device, operator.normalizers, operator.task
     b, n = len(batch), batch.x.shape[1]
     chunk = max(1, CHUNK // b)
+
+    def ready(some: Batch) -> Batch:
+        return task.model_input(scale.encode(some)).to(device)
+
     if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
-        found = []
-        for place in places:
-            ready = scale.encode(_asked_at(batch, place)).to(device)
-            found.append(_whole(model, ready, operator).float().cpu())
-        return found
+        asked = [ready(_asked_at(batch, place)) for place in places]
+        return [_whole(model, each, operator).float().cpu() for each in asked]
 
     def observed() -> Iterator[tuple[Any, ...]]:
         for part in slices(n, chunk):
-            some = _asked_at(batch.at_points(part), batch.x[:, :1])
-            ready = scale.encode(some).to(device)
-            weights = ready.weights if operator.weighted else None
-            yield ready.x, ready.inputs, ready.mask, weights
+            some = ready(_asked_at(batch.at_points(part), batch.x[:, :1]))
+            weights = some.weights if operator.weighted else None
+            yield some.x, some.inputs, some.mask, weights
 
     z = model.process(model.encode_parts(observed()))
     found = []
     for place in places:
         out = torch.empty(b, place.shape[1], len(scale.y.mean))
         for part in slices(place.shape[1], chunk):
-            queries = scale.x.encode(place[:, part]).to(device)
-            out[:, part] = model.decode(z, queries).float().cpu()
+            some = ready(_asked_at(batch.at_points(slice(0, 1)), place[:, part]))
+            out[:, part] = model.decode(z, some.x_query).float().cpu()
         found.append(out)
     return found
 

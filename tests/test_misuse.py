@@ -23,6 +23,7 @@ from lno import (
     Recipe,
     Reconstructor,
     Rollout,
+    Snapshots,
     Steady,
     Window,
 )
@@ -309,6 +310,7 @@ def test_files_and_parts_of_operators(
 CONSTRUCTORS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "Recipe": (Recipe, {}),
     "Rollout": (Rollout, {"frames": 2}),
+    "Snapshots": (Snapshots, {"times": 2}),
     "Completion": (Completion, {"pattern": RandomRatio(0.5)}),
     "Propagation": (Propagation, {"window": Window("t", 0.0, 0.5)}),
     "Window": (Window, {"coordinate": "t", "low": 0.0, "high": 1.0}),

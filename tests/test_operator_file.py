@@ -183,6 +183,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("task", [], "Content.task: expected a mapping"),
     ("task", {"kind": "rollout", "frames": 3}, "labels.names: expected 3 of y"),
     ("task", {"kind": "rollout", "frames": 10**9}, "Rollout.frames"),
+    ("task", {"kind": "snapshots", "times": 10**9}, "Snapshots.times"),
+    ("task", {"kind": "snapshots", "times": 3}, "coordinates must be a whole number"),
     ("task", {"kind": "completion", "pattern": None, "window": None}, "Completion.pattern"),
     ("task", {"kind": "completion", "pattern": 5, "window": None}, "expected 'kind'"),
     ("task", {"kind": "propagation", "window": None}, "Propagation.window"),

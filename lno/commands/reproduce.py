@@ -12,6 +12,7 @@ from lno.commands.console import command, new_app, say, show, show_table
 from lno.experiments import efficiency, pretrained
 from lno.experiments.plan import jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
+from lno.experiments.sources import on_file
 from lno.experiments.tables import EXPERIMENTS, Experiment
 
 app = new_app("Reproduce the tables of the paper: train what is missing, then print them.")
@@ -40,6 +41,13 @@ def add_command(experiment: Experiment) -> None:
             int | None, typer.Option(min=1, help="Instead of those of the table.")
         ] = None,
         precision: Precision = None,
+        data: Annotated[
+            Path | None,
+            typer.Option(
+                help="A data file (.h5) of one problem in place of what is generated, like that of "
+                "`lno data read`; for the forward problems."
+            ),
+        ] = None,
         minutes: Minutes = None,
         dry_run: DryRun = False,
         apart: Annotated[
@@ -50,6 +58,8 @@ def add_command(experiment: Experiment) -> None:
     ) -> None:
         wanted = (_names(problems), _names(models), _names(recipes))
         specs = chosen(experiment.specs(), *wanted, epochs, precision)
+        if data is not None:
+            specs = on_file(specs, data, experiment)
         jobs = jobs_of_table(specs, range(seeds), results, together=not apart)
         if dry_run:
             show_table(plan(jobs))
@@ -78,13 +88,16 @@ def reproduce_all(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Every missing run of every table: by problem, required ones first, then the cheapest."""
+    """Every missing run of every table: required ones first, by problem, the cheapest first."""
     jobs = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
     if dry_run:
         show_table(plan(jobs))
-        for name in ("efficiency", "pretrained"):
-            there = (results / "benchmarks" / f"{name}.json").exists()
-            state = "is there" if there else "is missing"
+        there = {
+            "efficiency": not efficiency.missing(results),
+            "pretrained": (results / "benchmarks" / "pretrained.json").exists(),
+        }
+        for name, complete in there.items():
+            state = "is there" if complete else "is missing"
             show(f"{name} {state}; it has a command of its own: {command('reproduce', name)}")
     elif _work(jobs, results, minutes, device):
         show("nothing is missing: `lno report` shows all tables")
@@ -103,16 +116,19 @@ def reproduce_efficiency(
     device: Device = "auto",
 ) -> None:
     """Weights, memory and time of training, LNO beside Transolver (Table 4 of the paper)."""
-    asked = (_names(problems) or efficiency.PROBLEMS, _names(models) or efficiency.MODELS)
-    for names, known in zip(asked, (efficiency.PROBLEMS, efficiency.MODELS), strict=True):
+    every = (tuple(efficiency.CASES), efficiency.MODELS)
+    asked = (_names(problems) or every[0], _names(models) or every[1])
+    for names, known in zip(asked, every, strict=True):
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"no {unknown[0]!r} in this table: expected {', '.join(known)}")
-    exists = (results / "benchmarks" / "efficiency.json").exists()
+    problems_, models_ = asked
+    wanted = [(p, m) for p in problems_ for m in models_]
+    wanted = wanted if again else efficiency.missing(results, *asked)
     if dry_run:
-        show("nothing is missing" if exists else "all of it is missing: about four minutes")
+        listed = ", ".join(f"{model} on {problem}" for problem, model in wanted)
+        show(f"missing, about a minute each: {listed}" if listed else "nothing is missing")
         return
-    if again or not exists:
-        efficiency.measure_all(results, *asked, precision, device)
+    efficiency.measure_all(results, wanted, precision, device)
     show_table(efficiency.table(results))
 
 

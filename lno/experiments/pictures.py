@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,22 @@ from lno.data import Fields
 from lno.files import replacing
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.report.fields import Nodes, Panel, figure_of, nodes_of, scale_of
+from lno.report.fields import Nodes, Panel, figure_of, has_mesh, nodes_of, scale_of
 from lno.tasks import Rollout
 
 SAMPLES = 4  # of a data set, that are drawn
 
 
 def sample_gallery(fields: Fields) -> Figure:
-    """The first samples side by side, their channels below each other.
+    """The first samples side by side: their mesh, and their channels below each other.
 
-    The channels are those that the problem of the data names, else the first and the last.
+    The channels are those that the problem of the data names, else the first and the last; not
+    those that hold the positions of the nodes.
     """
     columns = []
     for k in range(min(SAMPLES, len(fields))):
-        sample, nodes, panels = fields[k], _nodes(fields, k), []
+        sample, nodes = fields[k], _nodes(fields, k)
+        panels = [Panel(f"mesh, sample {k}", nodes, None)] if has_mesh(nodes) else []
         for key, values in (("u", sample.u), ("y", sample.y)):
             if values is None:
                 continue
@@ -69,6 +72,7 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
     batch = task.observe(prepared.batch([0]), prepared.spec.grid, generator)
     assert batch.y is not None
     sample, labels = prepared[0], operator.labels.names
+    names, grid, cells = _position_names(prepared), prepared.grid or (), sample.cells
     arrays: dict[str, Any] = {
         "x": batch.x[0],
         "u": batch.u[0],
@@ -81,20 +85,30 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
     if sample.parameters is not None:
         arrays["parameters"] = sample.parameters
     arrays = {name: np.asarray(values, np.float32) for name, values in arrays.items()}
-    for name, values in (("cells", sample.cells), ("grid_index", sample.grid_index)):
+    if len(grid) == 3 and prepared.same_points and sample.grid_index is None:
+        # A picture shows the last time: the others would only fill the ledger.
+        last = np.arange(prod(grid)).reshape(grid)[..., -1].ravel()
+        kept = ("x", "u", "y", "prediction", "positions")
+        arrays |= {name: arrays[name][last] for name in kept}
+        arrays["positions"], names, grid = arrays["positions"][:, :2], names[:2], grid[:2]
+        own = cells if cells is not None and np.isin(cells, last).all() else None
+        cells = None if own is None else np.searchsorted(last, own)
+    for name, values in (("cells", cells), ("grid_index", sample.grid_index)):
         if values is not None:
             arrays[name] = np.asarray(values, np.int64)
     if isinstance(task, Rollout):
         arrays["channels"] = np.array(task.channels)
-    shown = PROBLEMS[problem].picture if problem in PROBLEMS else {}
+    shown = PROBLEMS[problem].picture if problem in PROBLEMS else _values(prepared)
+    if (view := _view(problem)) is not None:
+        arrays["view"] = np.array(view)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(
             file,
             allow_pickle=False,
-            grid=np.array(prepared.grid or ()),
+            grid=np.array(grid),
             index=np.array(k),
             **{f"names_{key}": np.array(labels[key]) for key in labels},
-            names_positions=np.array(_position_names(prepared)),
+            names_positions=np.array(names),
             **{f"shown_{key}": np.array(names) for key, names in shown.items()},
             **arrays,
         )
@@ -102,7 +116,10 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
 
 def _in_one_scale(row: Sequence[Panel]) -> list[Panel]:
     """The same channel of several samples in the same colours."""
-    scale = scale_of(np.concatenate([panel.values[panel.nodes.rows] for panel in row]))
+    values = [panel.nodes.shown(panel.values) for panel in row if panel.values is not None]
+    if not values:  # meshes
+        return list(row)
+    scale = scale_of(np.concatenate(values))
     return [replace(panel, scale=scale) for panel in row]
 
 
@@ -114,7 +131,13 @@ def _nodes(fields: Fields, k: int) -> Nodes:
         cells=sample.cells,
         grid=fields.grid,
         grid_index=sample.grid_index,
+        view=_view(str(fields.provenance.get("problem"))),
     )
+
+
+def _view(problem: str) -> Sequence[float] | None:
+    """Left, right, bottom and top of what pictures of a problem show; None: all."""
+    return getattr(PROBLEMS.get(problem), "view", None)
 
 
 def _position_names(fields: Fields) -> list[str]:
@@ -127,6 +150,15 @@ def _position_names(fields: Fields) -> list[str]:
 def _shown(fields: Fields, key: str) -> list[int]:
     """The channels of u or y that a picture of the data shows."""
     names, problem = fields.names[key], str(fields.provenance.get("problem"))
-    picture = PROBLEMS[problem].picture.get(key, ()) if problem in PROBLEMS else ()
-    found = [names.index(name) for name in picture if name in names]
-    return found or sorted({0, len(names) - 1} if names else set())
+    picture = PROBLEMS[problem].picture if problem in PROBLEMS else {}
+    found = [names.index(name) for name in picture.get(key, ()) if name in names]
+    if found or (key in picture and not picture[key]):
+        return found
+    others = [names.index(name) for name in _values(fields).get(key, names)]
+    return sorted({others[0], others[-1]} if others else set())
+
+
+def _values(fields: Fields) -> dict[str, tuple[str, ...]]:
+    """Of the channels of u or y that hold the positions of nodes, if any do, the others."""
+    where = fields.geometry or {}
+    return {key: tuple(n for n in fields.names[key] if n not in where[key]) for key in where}

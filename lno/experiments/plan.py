@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lno import tasks
+from lno.experiments.efficiency import CASES
+from lno.experiments.presets import preset
 from lno.experiments.queue import Job, groups, missing_runs
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import Experiment
@@ -16,13 +18,15 @@ from lno.ledger import Run
 from lno.problems import PROBLEMS
 from lno.report.tables import Table
 
+LAUNCH = 2.0  # ms: launching the kernels of a step takes as long, however few points it has
+
 
 def jobs_of_table(
     specs: Sequence[RunSpec], seeds: Sequence[int], results: Path, together: bool = True
 ) -> list[Job]:
     """The missing runs of some specs in the order of their table, seeds trained together."""
     return [
-        _job(spec, group, results, required=spec.required and 0 in group)
+        _job(spec, group, results, required=min(group) < spec.required)
         for spec, absent in missing_runs(specs, seeds, results).items()
         for group in groups(absent, together)
     ]
@@ -34,9 +38,9 @@ def jobs_of_all(
     problems: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> list[Job]:
-    """The missing runs of every table: by problem, required ones first, then the cheapest.
+    """The missing runs of every table: required ones first, by problem, the cheapest first.
 
-    The first seed of a row is required, unless its table says otherwise; further seeds are not.
+    The first seed of a row is required, or as many as its table says; further seeds are not.
     Runs that others start from come before them.
     """
     wanted: dict[tuple[RunSpec, bool], set[int]] = {}
@@ -46,7 +50,7 @@ def jobs_of_all(
                 models and spec.model not in models
             )
             for seed in () if skipped else spec.missing(results, range(experiment.seeds)):
-                wanted.setdefault((spec, spec.required and seed == 0), set()).add(seed)
+                wanted.setdefault((spec, seed < spec.required), set()).add(seed)
     jobs = [
         _job(spec, group, results, required)
         for (spec, required), seeds in wanted.items()
@@ -54,9 +58,9 @@ def jobs_of_all(
     ]
     order = list(PROBLEMS)
 
-    def rank(job: Job) -> tuple[int, bool, bool, float]:
+    def rank(job: Job) -> tuple[bool, int, bool, float]:
         unknown = job.minutes is None
-        return order.index(job.spec.problem), not job.required, unknown, job.minutes or 0.0
+        return not job.required, order.index(job.spec.problem), unknown, job.minutes or 0.0
 
     ordered: list[Job] = []
     for job in sorted(jobs, key=rank):
@@ -94,17 +98,33 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60
     if spec.protocol != "standard":
         return None
-    for r in _rows(results, "efficiency"):
-        keys = ("problem", "model", "precision")
-        time = r.get("seconds_per_epoch")
-        if all(r.get(key) == getattr(spec, key) for key in keys) and isinstance(time, int | float):
-            return time * spec.preset.recipe.epochs * seeds / 60
+    costs = [r for r in _rows(results, "efficiency") if _is_cost_of(spec, r)]
+    here = [r for r in costs if (r["problem"], r["precision"]) == (spec.problem, spec.precision)]
+    if here:
+        return _from_cost(spec, seeds, here[0])
     for r in _rows(results, "training_step"):
         time, case = r.get(f"{spec.precision}_ms"), str(r.get("case", ""))
         known = spec.model == "lno" and case.split(" ")[0] == spec.problem
         if known and isinstance(time, int | float):
             return time / 1e3 * spec.steps * seeds / 60
-    return None
+    return _from_cost(spec, seeds, costs[0]) if costs and spec.problem in CASES else None
+
+
+def _is_cost_of(spec: RunSpec, row: dict[str, Any]) -> bool:
+    """Whether a row of the table of costs is about the model of a spec."""
+    numbers = (row.get("milliseconds_per_step"), row.get("batch"))
+    known = row.get("model") == spec.model and row.get("problem") in CASES
+    return known and "precision" in row and all(isinstance(n, int | float) for n in numbers)
+
+
+def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:
+    """Minutes from the measured cost of a step, in proportion to the points that a model reads."""
+    chosen, theirs = spec.preset, preset(row["problem"], "paper", spec.model)
+    points = CASES[spec.problem].points_read(chosen.task) * chosen.recipe.batch
+    at = CASES[row["problem"]].points_read(theirs.task) * row["batch"]
+    measured = row["milliseconds_per_step"]
+    step = max(measured * points / at, min(measured, LAUNCH))
+    return step / 1e3 * spec.steps * seeds / 60
 
 
 def _job(spec: RunSpec, seeds: Sequence[int], results: Path, required: bool) -> Job:

@@ -231,6 +231,8 @@ def _sample(path: Path, title: str) -> list[str]:
 def _heading(run: Run) -> str:
     """The problem, and of the inverse problem the stage: only runs of one task are comparable."""
     name = PROBLEMS[run.problem].title if run.problem in PROBLEMS else run.problem
+    if run.problem in PROBLEMS and run.protocol not in PROBLEMS[run.problem].protocols:
+        name = f"{name}, {run.protocol}"  # a data file, which is not what we generate
     kind, pattern = run.task["kind"], run.task.get("pattern", {})
     if kind == "completion":
         return f"{name}: completers" + ("" if pattern.get("high") else " for one ratio")

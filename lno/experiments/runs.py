@@ -7,6 +7,7 @@ the last model is the one that is tested.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -42,11 +43,11 @@ class RunSpec:
         precision: as in `Operator.fit`.
         protocol: the data set of the problem.
         minutes: a time budget instead of epochs.
-        data: a data file in place of the problem's data set.
+        data: a data file in place of the problem's data set. Runs are named after it.
         task: in place of the preset's.
         validation: the share of the training samples that is held out for the learning curve.
             None: all are trained on, and the curve shows the error on the test samples.
-        required: whether a table is incomplete without its first seed.
+        required: how many seeds, from 0 on, a table is incomplete without.
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
     'paper-500-tf32-seed2'
@@ -62,7 +63,7 @@ class RunSpec:
     data: str | None = None
     task: Task | None = None
     validation: float | None = None
-    required: bool = field(default=True, compare=False)
+    required: int = field(default=1, compare=False)
 
     trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
     one_thread: ClassVar[bool] = False  # train on one CPU core
@@ -74,6 +75,8 @@ class RunSpec:
     def name(self, seed: int | str) -> str:
         """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
+        if self.data is not None:  # by name and content, which no protocol is called
+            protocol = f"{Path(self.data).stem}.{digest_of(self.data)[:8]}-"
         length = f"{self.minutes:g}min" if self.minutes is not None else f"{self.epochs}"
         return f"{protocol}{self.recipe}-{length}-{self.precision}-seed{seed}"
 
@@ -107,8 +110,9 @@ class RunSpec:
     @property
     def steps(self) -> int:
         """Steps of one run on the data set of its protocol."""
-        recipe = self.preset.recipe
-        return recipe.epochs * -(-protocol_of(self.problem, self.protocol).train // recipe.batch)
+        chosen = self.preset
+        count = self._training_samples() * chosen.task.visits
+        return chosen.recipe.epochs * -(-count // chosen.recipe.batch)
 
     def samples(self, device: str) -> Samples:
         """Samples to train on, to validate on (or their share of the first), and to test on."""
@@ -118,6 +122,11 @@ class RunSpec:
             fields = Fields.load(self.data)
             train, test = fields.split(*split_of(fields))
         return train, test if self.validation is None else self.validation, test
+
+    def _training_samples(self) -> int:
+        if self.data is None:
+            return protocol_of(self.problem, self.protocol).train
+        return split_of(Fields.load(self.data, lazy=True))[0]
 
     def needs(self) -> tuple[RunSpec, ...]:
         """Specs whose trained operators the test of a run starts from, seed by seed."""
@@ -166,6 +175,12 @@ class RunSpec:
         """The trained operator of a seed alone; None where it is not in the cache."""
         found = self.kept(seed, device)
         return None if found is None else found[0].member(found[1])
+
+
+@functools.lru_cache
+def digest_of(path: str) -> str:
+    """The digest of the samples in a file, which it holds."""
+    return Fields.load(path, lazy=True).digest
 
 
 def split_of(fields: Fields) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from lno.experiments.datasets import protocol_of
 from lno.experiments.presets import default_preset
 from lno.experiments.presets import preset as find_preset
 from lno.experiments.runs import RunSpec, split_of
+from lno.experiments.tables import Experiment
 from lno.models import MODELS, Demand, require_capable
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.tasks import Rollout, Task
+from lno.tasks import Rollout, Snapshots, Steady, Task
 
 VALIDATION = 0.1  # the share of the training samples that is held out
+TIME = ("t", "time")  # names of the coordinate
 
 
 def describe(
@@ -64,9 +67,29 @@ def describe(
         data=None if path is None else str(path.resolve()),
         validation=VALIDATION,
     )
-    spec = replace(spec, task=_task(chosen.task, fields, rollout, f"{name} of {problem}"))
+    task = _task_on(fields, chosen.task, model, rollout, f"{name} of {problem}")
+    spec = replace(spec, task=task)
     _require_capable(spec)
     return spec
+
+
+def on_file(specs: Sequence[RunSpec], path: Path, experiment: Experiment) -> list[RunSpec]:
+    """The specs of the problem that a data file belongs to, with its samples.
+
+    The ledger names their runs after the file, so that they never mix with those on other data.
+    """
+    if not experiment.takes_files:
+        raise ValueError(f"--data: the samples of {experiment.name} are always made; leave it out")
+    fields = _opened(path)
+    problem = problem_of(fields, path)
+    found = [spec for spec in specs if spec.problem == problem]
+    if not found:
+        known = ", ".join(sorted({spec.problem for spec in specs}))
+        raise ValueError(f"--data: expected samples of {known}, got those of {problem} in {path}")
+    split_of(fields)
+    where = str(path.resolve())
+    tasks = (_task_on(fields, spec.preset.task, spec.model, None, spec.recipe) for spec in found)
+    return [replace(spec, data=where, task=task) for spec, task in zip(found, tasks, strict=True)]
 
 
 def problem_of(fields: Fields, path: Path) -> str:
@@ -136,6 +159,15 @@ def _opened(path: Path) -> Fields:
         ) from error
 
 
+def _snapshots(fields: Fields, task: Task, model: str) -> Task | None:
+    """Snapshots, of data on a grid in space and time for a model that embeds time; else None."""
+    grid, names = fields.spec.grid, fields.names["x"]
+    if type(task) not in (Steady, Snapshots) or not MODELS[model][0].embeds_time:
+        return None
+    in_time = grid is not None and len(grid) == len(names) == 3 and names[-1] in TIME
+    return Snapshots(grid[-1]) if grid is not None and in_time else None
+
+
 def _require_capable(spec: RunSpec) -> None:
     """Raise where a task or a recipe asks for what a model cannot do: before data are made.
 
@@ -149,10 +181,12 @@ def _require_capable(spec: RunSpec) -> None:
     require_capable(model, spec.model, Demand(sizes, elsewhere, subset=subset))
 
 
-def _task(task: Task, fields: Fields | None, rollout: int | None, preset: str) -> Task | None:
+def _task_on(
+    fields: Fields | None, task: Task, model: str, rollout: int | None, preset: str
+) -> Task | None:
     """The task in place of a preset's, where the data or the user say more; None: the preset's."""
     if rollout is None and (fields is None or not isinstance(task, Rollout)):
-        return None
+        return None if fields is None else _snapshots(fields, task, model)
     channels = rollout or task.channels  # type: ignore[attr-defined]
     if fields is None:
         if not isinstance(task, Rollout):

@@ -25,6 +25,7 @@ class Experiment:
         specs: the runs of its rows; a function, so that tests can change them.
         tables: from specs, seeds and the ledger to tables.
         seeds: how many, from 0 on.
+        takes_files: whether its runs can be made on a data file.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Experiment:
     specs: Callable[[], Sequence[RunSpec]]
     tables: tuple[MakeTable, ...]
     seeds: int = 3
+    takes_files: bool = False
 
 
 _ALL = (
@@ -42,6 +44,7 @@ _ALL = (
         "--problems darcy --dry-run",
         lambda: forward.SPECS,
         (forward.table,),
+        takes_files=True,
     ),
     Experiment(
         "resolution",

@@ -81,6 +81,8 @@ class Model(nn.Module, ABC):
         needs_grid: reads points of a grid, all of them, in C order, without a mask.
         takes_other_grids: works on another grid than the one it was trained on.
         reads_weights: `forward` has an argument `weights`, the sizes of the observed points.
+        embeds_time: reads grids in space and time one time after the other, with the time as its
+            last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `process`, `decode` and `reduce_with`.
     """
@@ -90,6 +92,7 @@ class Model(nn.Module, ABC):
     needs_grid: bool = False
     takes_other_grids: bool = True
     reads_weights: bool = False
+    embeds_time: bool = False
     streams: bool = False
 
     spec: Spec
@@ -109,6 +112,11 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def default_config(cls, spec: Spec) -> ModelConfig:
         """Sizes that suit data of this spec."""
+
+    @classmethod
+    def with_time(cls, config: ModelConfig) -> ModelConfig:
+        """The same sizes for samples whose last input channel is their time."""
+        return config
 
     @abstractmethod
     def forward(

@@ -6,6 +6,11 @@
     f ← f + Output(w · Attention(z));  f ← f + MLP(LN f)        L blocks
     y = Linear(LN f)
 
+With `time_input`, the last input channel is the time T of the sample. Instead of being read at
+every point, it is added to the features:
+
+    f ← f + Linear(SiLU(Linear([cos s, sin s]))),   sₖ = T · 10000^(−k / ⌊D/2⌋),   k < ⌊D/2⌋
+
 On point clouds Keys and Values are linear. On 2-D grids they are 3×3 convolutions, and distances to
 a regular grid of reference points can replace positions. It predicts at the observed points only.
 """
@@ -13,8 +18,8 @@ a regular grid of reference points can replace positions. It predicts at the obs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import isqrt, prod
+from dataclasses import dataclass, replace
+from math import isqrt, log, prod
 from typing import Any, ClassVar
 
 import torch
@@ -55,6 +60,7 @@ class TransolverConfig(ModelConfig):
         convolution: keys and values are 3×3 convolutions; needs data on a 2-D grid.
         reference: the number of reference points along each axis; the distances to them replace
             positions. Needs data on a 2-D grid. None: use positions.
+        time_input: the last input channel is the time of the sample, which is embedded.
 
     >>> TransolverConfig(width=256, slices=32).reference
     8
@@ -67,6 +73,7 @@ class TransolverConfig(ModelConfig):
     mlp_ratio: int = 1
     convolution: bool = True
     reference: int | None = 8
+    time_input: bool = False
 
     limits: ClassVar[Mapping[str, tuple[int, int]]] = {
         "layers": (1, 512),
@@ -97,6 +104,19 @@ def reference_distances(
 
     squares = [(ticks(number)[:, None] - ticks(count)).square() for number in grid]
     return (squares[0][:, None, :, None] + squares[1][:, None, :]).sqrt().reshape(-1, count**2)
+
+
+def time_features(times: Float[Tensor, " b"], width: int) -> Float[Tensor, "b c"]:
+    """Cosines, then sines, of times at frequencies from 1 down to nearly 1/10000.
+
+    >>> time_features(torch.tensor([0.0, 1.0]), 5).round(decimals=2)
+    tensor([[1.0000, 1.0000, 0.0000, 0.0000, 0.0000],
+            [0.5400, 1.0000, 0.8400, 0.0100, 0.0000]])
+    """
+    half = width // 2
+    steps = torch.arange(half, dtype=times.dtype, device=times.device)
+    angles = times[:, None] * torch.exp(-log(10000) * steps / half)
+    return F.pad(torch.cat((angles.cos(), angles.sin()), dim=-1), (0, width % 2))
 
 
 class PhysicsAttention(nn.Module):
@@ -192,6 +212,7 @@ class Transolver(Model):
     """
 
     answers_anywhere = False
+    embeds_time = True
     config: TransolverConfig
 
     def __init__(self, spec: Spec, config: TransolverConfig | None = None) -> None:
@@ -204,8 +225,16 @@ class Transolver(Model):
                 f"grid {spec.grid}: pass Fields(..., grid=(rows, columns)), or "
                 "TransolverConfig(convolution=False, reference=None) for point clouds"
             )
+        if self.config.time_input and spec.in_channels == 0:
+            raise ValueError(
+                "TransolverConfig.time_input: expected the time of the sample as the last input "
+                "channel, got no input channels: pass task=Snapshots(times)"
+            )
         positions = spec.coordinates if reference is None else reference**2
-        self.preprocess = MLP(positions + spec.in_channels, 2 * c, c, layers=0)
+        self.values = spec.in_channels - self.config.time_input
+        self.preprocess = MLP(positions + self.values, 2 * c, c, layers=0)
+        if self.config.time_input:
+            self.time = nn.Sequential(nn.Linear(c, c), nn.SiLU(), nn.Linear(c, c))
         self.placeholder = nn.Parameter(torch.rand(c) / c)
         grid = spec.grid if self.config.convolution else None
         self.blocks = nn.ModuleList(
@@ -221,6 +250,12 @@ class Transolver(Model):
             return TransolverConfig()
         return TransolverConfig(convolution=False, reference=None)
 
+    @classmethod
+    def with_time(cls, config: ModelConfig) -> TransolverConfig:
+        """The same sizes, with `time_input`."""
+        assert isinstance(config, TransolverConfig)
+        return replace(config, time_input=True)
+
     def forward(
         self,
         x: Float[Tensor, "#b n d"],
@@ -235,10 +270,15 @@ class Transolver(Model):
         self._check(x, u, x_query, mask)
         if self.config.reference is not None and self.spec.grid is not None:
             x = reference_distances(self.spec.grid, self.config.reference, like=u)[None]
-        f = self.preprocess(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
+        values = u[..., : self.values]
+        f = self.preprocess(torch.cat((x.expand(u.shape[0], -1, -1), values), dim=-1))
         # As published: on grids the placeholder is only used if there are no values.
-        if not self.config.convolution or self.spec.in_channels == 0:
+        if not self.config.convolution or self.values == 0:
             f = f + self.placeholder
+        if self.config.time_input:
+            with full_precision(u):
+                features = time_features(u[:, 0, -1], self.config.width)
+                f = f + self.time(features.to(self.placeholder.dtype))[:, None]
         for block in self.blocks:
             f = block(f, mask)
         with full_precision(f):
@@ -258,8 +298,9 @@ class Transolver(Model):
             weights: arrays by their names there.
             heads: the number of heads.
             grid: the shape of the grid. None: a point cloud.
-            in_channels: the number of input channels. The weights only determine how many there
-                are together with coordinates or, on a grid, distances to reference points.
+            in_channels: the number of input channels, without time. The weights only determine how
+                many there are together with coordinates or, on a grid, distances to reference
+                points.
         """
         config, spec, state = _translate(weights, heads, grid, in_channels)
         model = cls(spec, config)
@@ -312,6 +353,9 @@ def _translate(
         "norm": [f"blocks.{layers - 1}.ln_3"],
         "head": [f"blocks.{layers - 1}.mlp2"],
     }
+    timed = "time_fc.0.weight" in rest
+    if timed:
+        modules |= {f"time.{k}": [f"time_fc.{k}"] for k in (0, 2)}
     for k in range(layers):
         for ours, theirs in BLOCK.items():
             modules[f"blocks.{k}.{ours}"] = [f"blocks.{k}.{name}" for name in theirs]
@@ -349,6 +393,8 @@ def _translate(
         mlp_ratio=state["blocks.0.up.weight"].shape[0] // width,
         convolution=state["blocks.0.attention.keys_values.weight"].ndim == 4,
         reference=reference,
+        time_input=timed,
     )
     coordinates = positions if reference is None else 2
-    return config, Spec(coordinates, in_channels, state["head.weight"].shape[0], grid), state
+    spec = Spec(coordinates, in_channels + timed, state["head.weight"].shape[0], grid)
+    return config, spec, state

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
@@ -24,7 +25,9 @@ from lno.text import plain
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
 FINE = 10_000  # triangles, that a mesh is divided into before it is drawn
+LINES = 64  # of a grid along the width of a picture, at most, that a picture of the mesh has
 Scale = tuple[str, float, float]  # a colour map and its limits
+View = Sequence[float]  # left, right, bottom and top of what a picture shows
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,10 @@ class Nodes:
         names: of the coordinates.
         rows: the numbers of these points among all points of the field.
         triangles: that connect the drawn points.
-        grid: the shape of the grid that they form.
+        grid: the shape of the grid that they form, which is drawn as a surface.
+        cells: that connect the drawn points; `triangles` are parts of them.
+        lines: the shape of the grid that they form, with or without cells.
+        view: the part to show.
     """
 
     positions: Float[np.ndarray, "n d"]
@@ -44,6 +50,16 @@ class Nodes:
     rows: Int[np.ndarray, " n"]
     triangles: Int[np.ndarray, "m 3"] | None = None
     grid: tuple[int, ...] | None = None
+    cells: Int[np.ndarray, "cells k"] | None = None
+    lines: tuple[int, ...] | None = None
+    view: View | None = None
+
+    def shown(self, values: Float[np.ndarray, q * c]) -> Float[np.ndarray, k * c]:
+        """The values of a field at the nodes that are within the limits of a picture."""
+        at = self.positions[:, list(self.axes)]
+        low, high = np.array(self.limits).T
+        inside = ((at >= low) & (at <= high)).all(1)
+        return np.asarray(values)[self.rows[inside] if inside.any() else self.rows]
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -55,6 +71,9 @@ class Nodes:
     @property
     def limits(self) -> list[tuple[float, float]]:
         """The part to show along each drawn axis: all, or where most nodes are crowded."""
+        if self.view is not None and len(self.axes) == 2:
+            left, right, bottom, top = map(float, self.view)
+            return [(left, right), (bottom, top)]
         low, first, middle, third, high = np.quantile(self.positions, (0, 0.25, 0.5, 0.75, 1), 0)
         spread = third - first
         if self.positions.shape[1] == 2 and np.all(spread < CROWDED * (high - low)):
@@ -79,6 +98,7 @@ def nodes_of(
     cells: Int[np.ndarray, "m k"] | None = None,
     grid: Sequence[int] | None = None,
     grid_index: Int[np.ndarray, " q"] | None = None,
+    view: View | None = None,
 ) -> Nodes:
     """The points of a field that a picture shows.
 
@@ -90,6 +110,7 @@ def nodes_of(
         cells: triangles or quadrilaterals.
         grid: the shape of the grid that the points form.
         grid_index: where the points lie in the grid, if some of it are missing.
+        view: left, right, bottom and top of the part to show; None: what most nodes suggest.
 
     >>> nodes_of(np.zeros((6, 1)), ["x"], grid=(6,)).names
     ('x',)
@@ -100,8 +121,10 @@ def nodes_of(
         raise ValueError(f"cannot draw fields over {', '.join(names)}: expected 1 to 3 coordinates")
     if cells is not None and d == 2:
         rows = np.unique(cells)
-        connected = np.searchsorted(rows, _triangles(np.asarray(cells)))
-        return Nodes(positions[rows], tuple(names), rows, connected)
+        own = np.searchsorted(rows, np.asarray(cells))
+        lines = None if shape is None or prod(shape[:2]) != len(rows) else shape[:2]
+        drawn = positions[rows]
+        return Nodes(drawn, tuple(names), rows, _triangles(own), None, own, lines, view)
     whole = shape is not None and grid_index is None and prod(shape) == len(positions)
     if whole and shape is not None and len(shape) == 3:
         rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]
@@ -116,9 +139,11 @@ def nodes_of(
             )
     shown = positions[rows][:, :2]
     if d >= 2 and grid_index is not None and shape is not None and len(shape) == 2:
-        return Nodes(shown, tuple(names[:2]), rows, _triangles_of_part(shape, grid_index))
+        part = _triangles_of_part(shape, grid_index)
+        return Nodes(shown, tuple(names[:2]), rows, part, view=view)
     flat = whole and shape is not None and len(shape) == min(d, 2)
-    return Nodes(shown, tuple(names[:2]), rows, grid=shape if flat else None)
+    form = shape if flat else None
+    return Nodes(shown, tuple(names[:2]), rows, grid=form, lines=form, view=view)
 
 
 @dataclass(frozen=True)
@@ -128,7 +153,7 @@ class Panel:
     Args:
         title: above it.
         nodes: where it is drawn.
-        values: at all points of the field.
+        values: at all points of the field; None: the mesh is drawn.
         scale: colours; None: those of the values.
         marks: positions to mark on top, like those of sensors.
         domain: decides the limits of the axes; None: `nodes`.
@@ -136,7 +161,7 @@ class Panel:
 
     title: str
     nodes: Nodes
-    values: Float[np.ndarray, " q"]
+    values: Float[np.ndarray, " q"] | None
     scale: Scale | None = None
     marks: np.ndarray | None = None
     domain: Nodes | None = None
@@ -154,7 +179,11 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
     for r, row in enumerate(rows):
         together = _shares_colours(row)
         for axis, panel in zip(axes[r], row, strict=False):
-            shown = draw(axis, panel.nodes, panel.values, panel.scale)
+            shown: ScalarMappable | None = None
+            if panel.values is None:
+                draw_mesh(axis, panel.nodes)
+            else:
+                shown = draw(axis, panel.nodes, panel.values, panel.scale)
             domain = panel.domain or panel.nodes
             if panel.marks is not None and len(domain.axes) == 2:
                 across, up = domain.axes
@@ -165,6 +194,9 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
             axis.set_xlabel(plain(domain.names[domain.axes[0]]))
             if shown is not None and not together:
                 figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
+            elif panel.values is None and len(row) > 1 and any(p.values is not None for p in row):
+                empty = figure.colorbar(ScalarMappable(), ax=axis, **bar)  # of the same height
+                empty.ax.set_visible(False)
         if shown is not None and together:  # one bar for the row
             figure.colorbar(shown, ax=axes[r].tolist(), shrink=0.8, pad=0.01)
         for axis in axes[r][len(row) :]:
@@ -205,11 +237,33 @@ def draw(
         size = float(np.clip(16000 / len(x), 1.0, 24.0))
         return axis.scatter(x, y, size, shown, lw=0, **colours)
     surface, right, top = (v.reshape(nodes.grid) for v in (shown, x, y))
-    if not _is_regular(nodes):
+    if not _is_regular(nodes, nodes.grid):
         return axis.pcolormesh(right, top, surface, shading="gouraud", **colours)
     image = surface.T if across == 0 else surface
     extent = (float(x.min()), float(x.max()), float(y.min()), float(y.max()))
     return axis.imshow(image, origin="lower", extent=extent, aspect="auto", **colours)
+
+
+def has_mesh(nodes: Nodes) -> bool:
+    """Whether there is more to see of a mesh than a regular grid."""
+    if len(nodes.axes) == 1 or (nodes.cells is None and nodes.lines is None):
+        return False
+    return nodes.lines is None or not _is_regular(nodes, nodes.lines)
+
+
+def draw_mesh(axis: Axes, nodes: Nodes) -> None:
+    """The lines of a grid, not too many of them, or the edges of all cells."""
+    places = nodes.positions[:, list(nodes.axes)]
+    style: dict[str, Any] = {"linewidths": 0.35, "edgecolors": INK}
+    if nodes.lines is not None:
+        grid, (left, right) = places.reshape(*nodes.lines, 2), nodes.limits[0]
+        for lines in (grid, grid.transpose(1, 0, 2)):
+            across = np.linalg.norm(np.diff(lines, axis=0), axis=-1).sum(0).mean()
+            most = int(np.clip(LINES * across / (right - left or 1.0), 6, LINES))
+            every = np.unique(np.linspace(0, len(lines) - 1, min(len(lines), most)).round())
+            axis.add_collection(LineCollection(list(lines[every.astype(int)]), **style))
+    elif nodes.cells is not None:
+        axis.add_collection(PolyCollection(places[nodes.cells], facecolors="none", **style))
 
 
 def set_limits(axis: Axes, nodes: Nodes) -> None:
@@ -237,12 +291,11 @@ def _widened(low: float, high: float) -> tuple[float, float]:
     return (low, high) if high > low else (low - 0.5, high + 0.5)
 
 
-def _is_regular(nodes: Nodes) -> bool:
+def _is_regular(nodes: Nodes, grid: tuple[int, ...]) -> bool:
     """Whether the nodes are those of a regular grid along the coordinates."""
-    assert nodes.grid is not None
     low, high = nodes.positions.min(0), nodes.positions.max(0)
-    regular = np.meshgrid(*map(np.linspace, low, high, nodes.grid), indexing="ij")
-    found = np.moveaxis(nodes.positions.reshape(*nodes.grid, 2), -1, 0)
+    regular = np.meshgrid(*map(np.linspace, low, high, grid), indexing="ij")
+    found = np.moveaxis(nodes.positions.reshape(*grid, 2), -1, 0)
     return np.allclose(found, regular, atol=1e-4 * float(np.ptp(nodes.positions)))
 
 

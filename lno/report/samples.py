@@ -12,7 +12,15 @@ from zipfile import BadZipFile
 import numpy as np
 from matplotlib.figure import Figure
 
-from lno.report.fields import Nodes, Panel, error_scale, figure_of, nodes_of, scale_of
+from lno.report.fields import (
+    Nodes,
+    Panel,
+    error_scale,
+    figure_of,
+    has_mesh,
+    nodes_of,
+    scale_of,
+)
 
 FRAMES = 5  # of a rollout, that are shown
 
@@ -23,7 +31,7 @@ def load_sample(path: Path) -> dict[str, Any]:
     `x, u, y, prediction, grid, names_x, names_u, names_y`; and where they differ from these or are
     known: `x_query`, `positions` of the nodes with `names_positions`, `cells`, `grid_index`,
     `parameters` with `names_parameters`, `channels` of a frame, the channels to draw as `shown_u`
-    and `shown_y`, and `index`, the number of the sample.
+    and `shown_y`, the `view` of pictures, and `index`, the number of the sample.
     """
     with _reading(path):
         with np.load(path, allow_pickle=False) as file:
@@ -34,9 +42,9 @@ def load_sample(path: Path) -> dict[str, Any]:
 
 
 def sample_fields(path: Path, title: str) -> Figure:
-    """Input, truth, prediction and absolute error of the test sample in a file beside a run.
+    """Mesh, input, truth, prediction and absolute error of the test sample in a file beside a run.
 
-    Of several channels the one that the problem names is shown, else the last.
+    A row for each channel of the answer that the problem names; else for the last channel.
     """
     sample = load_sample(path)
     with _reading(path):
@@ -45,15 +53,24 @@ def sample_fields(path: Path, title: str) -> Figure:
 
 def _sample_fields(path: Path, sample: dict[str, Any], title: str) -> Figure:
     nodes = _nodes(path, sample)
-    c, name = _channel(sample, "y")
-    truth, answer = sample["y"][:, c], sample["prediction"][:, c]
-    error, scale = np.abs(answer - truth), scale_of(truth[nodes.rows])
-    panels = [
-        Panel(f"truth: {name}", nodes, truth, scale),
-        Panel(f"prediction: {name}", nodes, answer, scale),
-        Panel("absolute error", nodes, error, error_scale(error[nodes.rows])),
-    ]
-    return figure_of([[*_input(sample, nodes), *panels]], _title(title, sample))
+    first = [Panel("mesh", nodes, None)] if has_mesh(nodes) else []
+    first += _input(sample, nodes)
+    shown = _channels(sample, "y")
+    if "channels" in sample or len(first) != len(shown):
+        shown = shown[-1:]
+    rows = []
+    for k, (c, name) in enumerate(shown):
+        truth, answer = sample["y"][:, c], sample["prediction"][:, c]
+        error, scale = np.abs(answer - truth), scale_of(nodes.shown(truth))
+        rows.append(
+            [
+                *(first if len(shown) == 1 else first[k : k + 1]),
+                Panel(f"truth: {name}", nodes, truth, scale),
+                Panel(f"prediction: {name}", nodes, answer, scale),
+                Panel("absolute error", nodes, error, error_scale(nodes.shown(error))),
+            ]
+        )
+    return figure_of(rows, _title(title, sample))
 
 
 def rollout_frames(path: Path, title: str) -> Figure | None:
@@ -70,7 +87,7 @@ def _rollout_frames(path: Path, sample: dict[str, Any], title: str) -> Figure:
     count = sample["y"].shape[1] // channels
     frames = np.unique(np.linspace(0, count - 1, min(FRAMES, count)).round().astype(int))
     last = frames * channels + channels - 1
-    truths, answers = sample["y"][nodes.rows][:, last], sample["prediction"][nodes.rows][:, last]
+    truths, answers = (nodes.shown(sample[key])[:, last] for key in ("y", "prediction"))
     scale, worst = scale_of(truths), error_scale(np.abs(truths - answers))
     rows: list[list[Panel]] = [[], [], []]
     for c in last:
@@ -104,6 +121,7 @@ def _nodes(path: Path, sample: dict[str, Any]) -> Nodes:
             cells=sample.get("cells"),
             grid=sample["grid"].tolist() or None,
             grid_index=sample.get("grid_index"),
+            view=sample.get("view"),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -113,7 +131,9 @@ def _input(sample: dict[str, Any], nodes: Nodes) -> list[Panel]:
     """The observed values: at the nodes, or where they were observed; none if there are none."""
     if not sample["u"].shape[1]:
         return []  # positions are all there is
-    c, name = _channel(sample, "u")
+    if "shown_u" in sample and not len(sample["shown_u"]):
+        return []  # the positions of the nodes, which the mesh shows
+    c, name = _channels(sample, "u")[-1]
     values, title = sample["u"][:, c], f"input: {name}"
     if "x_query" not in sample:
         return [Panel(title, nodes, values)]
@@ -124,12 +144,11 @@ def _input(sample: dict[str, Any], nodes: Nodes) -> list[Panel]:
     return [Panel(title, seen, values, domain=nodes)]
 
 
-def _channel(sample: dict[str, Any], key: str) -> tuple[int, str]:
-    """The channel of u or y that is shown, and its name."""
+def _channels(sample: dict[str, Any], key: str) -> list[tuple[int, str]]:
+    """The channels of u or y that the problem names, or the last one, with their names."""
     names = sample[f"names_{key}"].tolist()
-    wanted = [name for name in sample.get(f"shown_{key}", ()) if name in names]
-    name = wanted[-1] if wanted else names[-1]
-    return names.index(name), name
+    wanted = [str(name) for name in sample.get(f"shown_{key}", ()) if name in names]
+    return [(names.index(name), name) for name in wanted or names[-1:]]
 
 
 def _title(title: str, sample: dict[str, Any]) -> str:

@@ -89,7 +89,7 @@ def measure(training: Training, take_step: Step, samples: Samples, seconds: floa
 
     Compilation and capture happen here too, and are not repeated afterwards.
     """
-    full_batches = max(1, len(training.data) // training.recipe.batch)
+    full_batches = max(1, training.epoch_samples // training.recipe.batch)
     last = training.steps_per_epoch - 1
 
     def step_at(step: int) -> None:

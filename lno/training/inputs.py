@@ -18,10 +18,11 @@ from lno.data.checks import described, require_flag, require_type
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.models import MODELS, Demand, Model, ModelConfig
-from lno.tasks import Task
+from lno.tasks import Steady, Task
 from lno.training.precision import PRECISIONS
 from lno.training.recipe import Recipe
 
+STEADY = Steady()
 # Arguments of `Operator.fit`: what they may be, and what to pass, in words.
 ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
     "train_data": (Fields, "samples with answers, Fields(x, u, y=...)"),
@@ -78,10 +79,21 @@ def check_arguments(**given: Any) -> Recipe:
     return recipe if given["epochs"] is None else replace(recipe, epochs=given["epochs"])
 
 
-def model_spec(prepared: Fields, normalizers: Normalizers) -> Spec:
-    """What the model sees: encoded positions and normalised channels."""
+def model_spec(prepared: Fields, normalizers: Normalizers, task: Task = STEADY) -> Spec:
+    """What the model sees: encoded positions and normalised channels, as the task gives them."""
     channels = (normalizers.in_channels, len(normalizers.y.mean))
-    return Spec(normalizers.x.features, *channels, prepared.spec.grid)
+    return task.model_spec(Spec(normalizers.x.features, *channels, prepared.spec.grid))
+
+
+def model_config(
+    kind: str, config: ModelConfig | Mapping[str, Any] | None, spec: Spec, task: Task
+) -> ModelConfig | Mapping[str, Any] | None:
+    """The config of a model: what was asked for, or its defaults for these data and this task."""
+    if config is not None or kind not in MODELS:
+        return config
+    model = MODELS[kind][0]
+    defaults = model.default_config(spec)
+    return model.with_time(defaults) if task.gives_time else defaults
 
 
 def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:
@@ -125,9 +137,9 @@ def copies(
     members: Sequence[Model], normalizers: Normalizers, count: int, prepared: Fields, task: Task
 ) -> list[Model]:
     """Models to fine-tune: copies of the members of an operator, in turn."""
-    expected = model_spec(prepared, normalizers)
+    expected = model_spec(prepared, normalizers, task)
     own = task.normalizers(prepared)
-    got = model_spec(prepared, own)
+    got = model_spec(prepared, own, task)
     if replace(expected, grid=None) != replace(got, grid=None):
         raise ValueError(
             f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"

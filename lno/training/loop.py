@@ -158,8 +158,8 @@ def validation_errors(training: Training) -> list[float] | None:
     size = max(training.recipe.batch, points // max(len(first.x), len(first.x_query)))
 
     def apply(model: Model, batch: Batch) -> Tensor:
-        encoded = training.normalizers.encode(batch).to(training.device)
-        output = apply_model(model, encoded, training.recipe.weighted)
+        encoded = training.task.model_input(training.normalizers.encode(batch))
+        output = apply_model(model, encoded.to(training.device), training.recipe.weighted)
         return training.normalizers.decode(output.float().cpu(), batch.background)
 
     def predict(model: Model, batch: Batch) -> Tensor:

@@ -56,6 +56,18 @@ def cosine(step: int, total_steps: int) -> Pace:
     return Pace(_cosine(1.0, 0.0, (step - warmup + 1) / (total_steps - warmup)))
 
 
+def cosine_torch(step: int, total_steps: int) -> Pace:
+    """Half a cosine from the peak down to zero, without a warm-up.
+
+    `torch.optim.lr_scheduler.CosineAnnealingLR` over all epochs, here changed at every step: they
+    are equal at the first step of every epoch.
+
+    >>> [round(cosine_torch(k, 100).factor, 3) for k in (0, 50, 99)]
+    [1.0, 0.5, 0.0]
+    """
+    return Pace(_cosine(1.0, 0.0, step / total_steps))
+
+
 def constant(step: int, total_steps: int) -> Pace:
     """Always the peak learning rate."""
     return Pace(1.0)
@@ -66,6 +78,7 @@ SCHEDULES: dict[str, Callable[[int, int], Pace]] = {
     "onecycle_torch": onecycle_torch,
     "step": step_decay,
     "cosine": cosine,
+    "cosine_torch": cosine_torch,
     "constant": constant,
 }
 

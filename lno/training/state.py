@@ -136,15 +136,21 @@ class Training:
         )
 
     @property
+    def epoch_samples(self) -> int:
+        """How many samples an epoch has: a task may visit each of them several times."""
+        return len(self.data) * self.task.visits
+
+    @property
     def steps_per_epoch(self) -> int:
-        """Steps in one pass over the data; the last batch may be smaller."""
-        return -(-len(self.data) // self.recipe.batch)
+        """Steps of an epoch; the last batch may be smaller."""
+        return -(-self.epoch_samples // self.recipe.batch)
 
     @property
     def next_batch_is_full(self) -> bool:
         """Whether the next batch has the recipe's size; the last one of an epoch may be smaller."""
         last = (self.step + 1) % self.steps_per_epoch == 0
-        return not last or self.steps_per_epoch == 1 or len(self.data) % self.recipe.batch == 0
+        even = self.epoch_samples % self.recipe.batch == 0
+        return not last or self.steps_per_epoch == 1 or even
 
     def samples_at(self, step: int) -> Tensor:
         """Indices (members, b) of the samples of a step.
@@ -155,7 +161,8 @@ class Training:
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
             orders = [
-                np.random.default_rng([seed, 2, epoch]).permutation(len(self.data))
+                np.random.default_rng([seed, 2, epoch]).permutation(self.epoch_samples)
+                % len(self.data)
                 for seed in self.seeds
             ]
             self._order = (epoch, torch.from_numpy(np.stack(orders)))

@@ -30,14 +30,15 @@ class Loss(nn.Module):
     def __init__(self, model: Model, training: Training) -> None:
         super().__init__()
         self.model, self.precision = model, training.precision
-        self.recipe, self.grid = training.recipe, training.grid or ()
+        self.recipe = training.recipe
+        self.grid = training.task.model_spec(training.data.spec).grid or ()
         if self.recipe.gradient and (
             min(self.grid, default=0) < 3 or training.processes.split_points
         ):
             raise ValueError(
                 "Recipe.gradient needs data on a grid with at least three points along every axis, "
                 "and whole samples in every process: pass Fields(..., grid=...); the grid is "
-                f"{training.grid}"
+                f"{self.grid or None}"
             )
         self.metric = METRICS[self.recipe.loss]
         self.reduction = training.processes.reduction

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from deformed import shrink_presets
 
 from lno import Fields, Operator, cli
-from lno.config import to_dict
+from lno.config import from_dict, to_dict
 from lno.experiments import (
     datasets,
     efficiency,
@@ -28,6 +29,7 @@ from lno.experiments import (
 )
 from lno.experiments.queue import train_missing, train_operators
 from lno.experiments.runs import RunSpec
+from lno.files import write_json
 from lno.ledger import Run
 from lno.models import LNOConfig, TransolverConfig
 from lno.problems import Darcy, NS2d, Protocol
@@ -191,7 +193,7 @@ def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
 
 
 def test_asking_for_what_the_table_has_not_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of darcy"):
+    with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of airf"):
         queue.chosen(forward.SPECS, ["drcy"])
     changed = queue.chosen(forward.SPECS, ["darcy"], ["lno"], ["paper"], epochs=7)
     assert len(changed) == 2  # tf32 and mixed; 500 and 100 epochs fall together
@@ -203,6 +205,7 @@ def test_the_command_runs_what_is_missing_and_prints_it(
 ) -> None:
     words = ["reproduce", "forward", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]
+    words += ["--problems", "darcy,ns2d"]
     listed = lno(capsys, *words, "--dry-run")
     assert listed.count("darcy") == listed.count("ns2d") == 2
     assert not small.exists()
@@ -249,19 +252,75 @@ def test_the_spline_reads_smooth_functions_exactly() -> None:
 
 
 def test_costs_are_measured_for_both_models_and_shown_beside_the_papers(
-    small: Path, monkeypatch: pytest.MonkeyPatch
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(efficiency, "GRIDS", {"darcy": (8, 1, 1), "ns2d": (8, 10, 10)})
-    monkeypatch.setattr(efficiency, "SAMPLES", 4)
-    efficiency.measure_all(small, device="cpu")
-    rows = json.loads((small / "benchmarks" / "efficiency.json").read_text())["rows"]
-    assert [(r["problem"], r["model"]) for r in rows] == [
-        (p, m) for p in ("darcy", "ns2d") for m in ("lno", "transolver")
-    ]
-    assert all(r["seconds_per_epoch"] > 0 and r["parameters"] > 100 for r in rows)
+    shrink_cases(monkeypatch)
+    efficiency.measure_all(small, [("darcy", "lno"), ("darcy", "transolver")], device="cpu")
     text = efficiency.table(small).markdown()
     assert "0.76, 5.75, 38.98" in text
-    assert "missing" not in text
+    assert text.count("| missing |") == 10 * 4 / 2  # "| missing | missing |" counts once
+    words = ["reproduce", "efficiency", "--results", str(small), "--device", "cpu"]
+    listed = lno(capsys, *words, "--dry-run").replace("\n", " ")
+    assert "darcy" not in listed and "transolver on plasticity" in listed
+    first = (small / "benchmarks" / "efficiency.json").read_text()
+    assert "missing" not in lno(capsys, *words)
+    rows = json.loads((small / "benchmarks" / "efficiency.json").read_text())["rows"]
+    assert [(r["problem"], r["model"]) for r in rows] == [
+        (p, m) for p in efficiency.CASES for m in ("lno", "transolver")
+    ]
+    assert rows[:2] == json.loads(first)["rows"]  # what was known is not measured again
+    assert all(r["seconds_per_epoch"] > 0 and r["parameters"] > 100 for r in rows)
+    by = {(r["problem"], r["model"]): r for r in rows}
+    for model, steps in (("lno", 225), ("transolver", 225 * 20)):  # all times, or one
+        r = by["plasticity", model]
+        assert r["seconds_per_epoch"] == pytest.approx(r["milliseconds_per_step"] * steps / 1e3)
+    assert "nothing is missing" in lno(capsys, *words, "--dry-run")
+
+
+def shrink_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Costs of tiny data and models."""
+    shrink_presets(monkeypatch)
+    for problem, case in efficiency.CASES.items():
+        grid = tuple(min(side, 8) for side in case.grid[:2]) + case.grid[2:]
+        monkeypatch.setitem(efficiency.CASES, problem, replace(case, grid=grid))
+    monkeypatch.setattr(efficiency, "SAMPLES", 4)
+
+
+def test_how_long_a_run_takes_is_estimated_from_the_cost_of_its_points(
+    tmp_path: Path,
+) -> None:
+    def row(problem: str, model: str, ms: float) -> dict:
+        return {
+            "problem": problem,
+            "model": model,
+            "precision": "tf32",
+            "batch": 4,
+            "milliseconds_per_step": ms,
+        }
+
+    rows = [row("darcy", "transolver", 15.0), row("pipe", "transolver", 40.0)]
+    write_json(tmp_path / "benchmarks" / "efficiency.json", {"rows": rows})
+    write_json(
+        tmp_path / "benchmarks" / "training_step.json",
+        {"rows": [{"case": "plasticity", "tf32_ms": 9.0}]},
+    )
+
+    def minutes(problem: str, model: str, epochs: int) -> float | None:
+        return plan.estimate(RunSpec(problem, model, "paper", epochs, "tf32"), 2, tmp_path)
+
+    assert minutes("pipe", "transolver", 50) == pytest.approx(0.040 * 50 * 250 * 2 / 60)
+    points = 8 * 221 * 51 / (4 * 85**2)  # Transolver's batches are larger on Airfoil
+    assert minutes("airfoil", "transolver", 100) == pytest.approx(
+        0.015 * points * 100 * 125 * 2 / 60
+    )
+    points = 8 * 101 * 31 / (4 * 85**2)  # one time of each sample
+    assert minutes("plasticity", "transolver", 10) == pytest.approx(
+        0.015 * points * 10 * 2250 * 2 / 60
+    )
+    # One sample of 972 points: launching a step takes longer than computing it.
+    assert minutes("elasticity", "transolver", 1) == pytest.approx(0.002 * 1000 * 2 / 60)
+    assert minutes("plasticity", "lno", 100) == pytest.approx(0.009 * 100 * 225 * 2 / 60)
+    assert minutes("airfoil", "lno", 1) is None
 
 
 def test_the_printed_numbers_have_both_models_and_all_problems() -> None:
@@ -316,14 +375,15 @@ def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
         assert {"learning_rate", "beta2"} <= set(made)  # renamed keys are renamed there as well
         changed = {key for key in recipe if key in made and made[key] != recipe[key]}
         assert not changed, spec.path(results, run.seed)
-        assert run.config["model"] == json.loads(json.dumps(asdict(spec.preset.config)))
+        config = spec.preset.config  # keys that are newer than the run have their defaults
+        assert from_dict(type(config), run.config["model"]) == config
         assert run.config.get("conditional", False) == spec.preset.conditional
         assert run.task == json.loads(json.dumps(to_json(spec.preset.task)))
         assert run.steps == spec.steps
         assert run.precision == spec.precision
 
 
-def test_all_missing_runs_are_listed_by_problem_required_ones_first_then_the_cheapest(
+def test_all_missing_runs_are_listed_required_ones_first_by_problem_then_the_cheapest(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = (RunSpec("darcy", "lno", "paper", e, "fp32") for e in (4, 2))
@@ -336,9 +396,9 @@ def test_all_missing_runs_are_listed_by_problem_required_ones_first_then_the_che
     assert [(j.spec.problem, j.spec.epochs, j.seeds, j.required) for j in jobs] == [
         ("darcy", 2, (0,), True),
         ("darcy", 4, (0,), True),
+        ("ns2d", 1, (0,), True),
         ("darcy", 1, (0, 1), False),
         ("darcy", 2, (1,), False),
-        ("ns2d", 1, (0,), True),
         ("ns2d", 1, (1,), False),
     ]
     assert [j.spec.problem for j in plan.jobs_of_all(experiments, small, ["ns2d"])] == ["ns2d"] * 2

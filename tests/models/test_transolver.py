@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,8 @@ from lno import Spec
 from lno.models.transolver import Transolver, TransolverConfig, reference_distances
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+TIMED = replace(RAW, time_input=True)
+TIMED_CLOUD = replace(CLOUD, width=33, heads=3, time_input=True)  # an odd number of features
 FORMS = pytest.mark.parametrize("config", [CLOUD, REGULAR, RAW], ids=["cloud", "grid", "raw grid"])
 
 
@@ -36,9 +39,18 @@ def by_hand(model: Transolver, x: np.ndarray, u: np.ndarray) -> np.ndarray:
             for n, m in (GRID, (config.reference, config.reference))
         )
         x = np.linalg.norm(near[:, None] - far, axis=-1)
+    time = u[0, -1] if config.time_input else None
+    u = u[:, :-1] if config.time_input else u
     f = layers.mlp("preprocess", np.concatenate((x, u), -1), layers=0)
     if not config.convolution or u.shape[-1] == 0:
         f = f + w["placeholder"]
+    if time is not None:
+        features, half = np.zeros(config.width), config.width // 2
+        for k in range(half):
+            angle = time * np.exp(-np.log(10000) * k / half)
+            features[k], features[half + k] = np.cos(angle), np.sin(angle)
+        hidden = layers.linear("time.0", features)
+        f = f + layers.linear("time.2", hidden / (1 + np.exp(-hidden)))  # SiLU between them
     size = config.width // config.heads
     for k in range(config.layers):
         name = f"blocks.{k}"
@@ -72,6 +84,27 @@ def test_the_model_is_its_equations(config: TransolverConfig, in_channels: int) 
     assert close(model(x, u, x), each_sample(by_hand, model, x, u), 1e-12)
 
 
+@pytest.mark.parametrize("config", [TIMED, TIMED_CLOUD], ids=["grid", "cloud"])
+@pytest.mark.parametrize("values", [0, 1, 3])
+def test_time_is_embedded_and_added_to_every_point(config: TransolverConfig, values: int) -> None:
+    model = build(config, torch.float64, values + 1)
+    x, u, _ = inputs(i=values + 1, dtype=torch.float64)
+    u[..., -1] = torch.tensor([[0.3], [-1.7]], dtype=torch.float64)  # one time a sample
+    assert close(model(x, u, x), each_sample(by_hand, model, x, u), 1e-12)
+    grid = GRID if config.convolution else None
+    theirs = reference_names(model)
+    assert {"time_fc.0.weight", "time_fc.2.bias"} <= set(theirs)
+    translated = Transolver.from_reference(theirs, config.heads, grid, values)
+    assert translated.config == config
+    assert translated.spec == Spec(2, values + 1, 3, grid)
+    assert close(translated.double()(x, u, x), model(x, u, x), 1e-5)  # its weights were rounded
+
+
+def test_time_needs_a_channel() -> None:
+    with pytest.raises(ValueError, match=r"time_input: expected the time .* got no input channels"):
+        Transolver(Spec(2, 0, 3, GRID), TIMED)
+
+
 @pytest.mark.parametrize("form", ["irregular", "structured"])
 def test_reference_weights_give_the_reference_output(form: str) -> None:
     file = np.load(FIXTURES / f"transolver_{form}_reference.npz")
@@ -101,6 +134,7 @@ def reference_names(model: Transolver) -> dict[str, np.ndarray]:
         "down.": "mlp.linear_post.",
         "preprocess.input": "preprocess.linear_pre.0",
         "preprocess.output": "preprocess.linear_post",
+        "time.": "time_fc.",
     }
     weights = {}
     for name, value in model.state_dict().items():

@@ -33,10 +33,10 @@ def a_sample(path, x, grid, inputs=1, outputs=1, names=("x", "y", "z")):
 
 
 def panels_of(figure):
-    """The artist that shows values, by title."""
+    """The artist that shows values, by title; meshes have none."""
     shown = {}
     for axis in figure.axes:
-        if axis.get_title():
+        if axis.get_title() and not axis.get_title().startswith("mesh"):
             (shown[axis.get_title()],) = [*axis.images, *axis.collections]
     return shown
 

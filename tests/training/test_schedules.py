@@ -28,6 +28,19 @@ def test_onecycle_is_torchs_step_for_step(name: str, numbers: dict) -> None:
         theirs.step()
 
 
+def test_cosine_torch_is_torchs_at_the_beginning_of_every_epoch() -> None:
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
+    last = 2.0
+    for epoch in range(20):
+        factors = [SCHEDULES["cosine_torch"](7 * epoch + step, 140).factor for step in range(7)]
+        assert factors[0] == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        assert sorted([last, *factors], reverse=True) == [last, *factors]  # and falls between them
+        last = factors[-1]
+        optimizer.step()
+        theirs.step()
+
+
 def test_step_is_torchs_of_50_epochs_in_the_papers_500() -> None:
     """And the same shape in a run of any other length."""
     optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)

@@ -1,0 +1,79 @@
+"""`Steady`: the plain task, and the base class of all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lno.data import Batch, Fields, Spec
+from lno.data.normalize import Normalizers
+
+Apply = Callable[[Batch], Tensor]
+
+
+@dataclass(frozen=True)
+class Steady:
+    """From the observed values straight to the answers, as the data have them.
+
+    >>> from lno.tasks import to_json
+    >>> to_json(Steady())
+    {'kind': 'steady'}
+    """
+
+    observes_answers: ClassVar[bool] = False  # u is drawn from y
+    asks_elsewhere: ClassVar[bool] = False  # answers are wanted where nothing was observed
+    gives_time: ClassVar[bool] = False  # a model's last input channel is the time of the sample
+
+    @property
+    def visits(self) -> int:
+        """How often an epoch passes over each sample."""
+        return 1
+
+    def prepare(self, fields: Fields) -> Fields:
+        """The data that batches are taken from."""
+        return fields
+
+    def model_spec(self, spec: Spec) -> Spec:
+        """The sizes of what a model reads and answers, from those of the data."""
+        return spec
+
+    def model_input(self, batch: Batch) -> Batch:
+        """What a model reads of an encoded batch, in an `apply` of `predict`."""
+        return batch
+
+    def normalizers(self, prepared: Fields) -> Normalizers:
+        """Normalisers fitted to prepared training data."""
+        return Normalizers.fit(prepared)
+
+    def draw(
+        self,
+        batch: Batch,
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        queries: int | None = None,
+    ) -> Batch:
+        """What the model sees in one step, at `queries` random query points; None: at all."""
+        return random_queries(self.observe(batch, grid, generator), queries, generator)
+
+    def observe(
+        self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
+    ) -> Batch:
+        """What is observed, and the whole answer."""
+        return batch
+
+    def predict(self, apply: Apply, batch: Batch) -> Tensor:
+        """The prediction (b, q, o) from what is observed; `apply` maps batches to values."""
+        return apply(batch)
+
+
+def random_queries(batch: Batch, count: int | None, generator: torch.Generator) -> Batch:
+    """The batch at `count` random query points, the same for all of its samples; None: at all."""
+    available = batch.x_query.shape[1]
+    if count is None or count >= available:
+        return batch
+    chosen = torch.randperm(available, generator=generator)[:count]
+    return batch.at_queries(chosen.to(batch.x_query.device, non_blocking=True))
