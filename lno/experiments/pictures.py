@@ -137,7 +137,7 @@ def _nodes(fields: Fields, k: int) -> Nodes:
 
 def _view(problem: str) -> Sequence[float] | None:
     """Left, right, bottom and top of what pictures of a problem show; None: all."""
-    return getattr(PROBLEMS.get(problem), "view", None)
+    return PROBLEMS[problem].view if problem in PROBLEMS else None
 
 
 def _position_names(fields: Fields) -> list[str]:

@@ -54,6 +54,7 @@ class Problem:
             inputs unchanged, the identity among them. Empty if none are known.
         picture: the channels of "u" and "y" to draw. For a key that is missing, the first and the
             last channel are drawn.
+        view: the part of the domain that pictures show, (left, right, bottom, top). None: all.
         batch: how many samples a GPU solves at once. A CPU takes a sixteenth of it at a time.
     """
 
@@ -64,6 +65,7 @@ class Problem:
     published: ClassVar[Mapping[str, Layout]] = {}
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
     picture: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    view: ClassVar[tuple[float, float, float, float] | None] = None
     batch: ClassVar[int] = 16
 
     @classmethod
