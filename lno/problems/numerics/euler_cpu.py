@@ -17,7 +17,8 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from lno.problems.numerics.euler import ENTROPY_FIX, GAMMA, REFRESH, SMOOTH, STAGES, Mesh
+from lno.problems.numerics.dual_mesh import Mesh
+from lno.problems.numerics.euler import ENTROPY_FIX, GAMMA, REFRESH, SMOOTH, STAGES, Outside
 
 U = np.uint64
 PITCH = U(136)  # not a power of two: rows would compete for the same lines of the cache
@@ -30,6 +31,8 @@ GEOMETRY = U(14) * PITCH
 LEFT, RIGHT, FLUX, NEXT = U(0), NODE, TWO * NODE, U(3) * NODE
 MOST = int(PITCH) - 1  # nodes along the second axis
 
+# Compiled code is kept on disk until this file changes. Constants of other files are therefore passed
+# as arguments.
 compiled = njit(cache=True, error_model="numpy", nogil=True)
 
 
@@ -45,14 +48,14 @@ def _primitive(w, q, at, m):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _limited(before, after):  # type: ignore[no-untyped-def]
-    mean = (after * after + SMOOTH) * before + (before * before + SMOOTH) * after
-    mean = mean / (before * before + after * after + 2 * SMOOTH)
-    return mean if before * after > -SMOOTH else 0.0
+def _limited(before, after, smooth):  # type: ignore[no-untyped-def]
+    mean = (after * after + smooth) * before + (before * before + smooth) * after
+    mean = mean / (before * before + after * after + 2 * smooth)
+    return mean if before * after > -smooth else 0.0
 
 
 @compiled
-def _states_i(q, geometry, scratch, i, n, m):  # type: ignore[no-untyped-def]
+def _states_i(q, geometry, scratch, smooth, i, n, m):  # type: ignore[no-untyped-def]
     """States on both sides of the row: RIGHT of the faces before it, NEXT of those after it."""
     at, weights = i * NODE, i * GEOMETRY + WEIGHTS_I
     # At boundaries the difference to the missing node is that to the node on the other side.
@@ -68,14 +71,14 @@ def _states_i(q, geometry, scratch, i, n, m):  # type: ignore[no-untyped-def]
             if i == n - ONE:
                 after = before
             change = _limited(
-                before * geometry[weights + j], after * geometry[weights + PITCH + j]
+                before * geometry[weights + j], after * geometry[weights + PITCH + j], smooth
             )
             scratch[RIGHT + row + j] = value - change * geometry[weights + TWO * PITCH + j]
             scratch[NEXT + row + j] = value + change * geometry[weights + U(3) * PITCH + j]
 
 
 @compiled
-def _states_j(q, geometry, scratch, far, cut, i, n, m):  # type: ignore[no-untyped-def]
+def _states_j(q, geometry, scratch, far, cut, smooth, i, n, m):  # type: ignore[no-untyped-def]
     """States on both sides of the faces along the row."""
     at, weights = i * NODE, i * GEOMETRY + WEIGHTS_J
     mirror = (n - ONE - i) * NODE
@@ -85,25 +88,27 @@ def _states_j(q, geometry, scratch, far, cut, i, n, m):  # type: ignore[no-untyp
             value = q[at + row + j]
             before, after = value - q[at + row + j - ONE], q[at + row + j + ONE] - value
             change = _limited(
-                before * geometry[weights + j], after * geometry[weights + PITCH + j]
+                before * geometry[weights + j], after * geometry[weights + PITCH + j], smooth
             )
             scratch[RIGHT + row + j - ONE] = value - change * geometry[weights + TWO * PITCH + j]
             scratch[LEFT + row + j] = value + change * geometry[weights + U(3) * PITCH + j]
         value, after = q[at + row], q[at + row + ONE] - q[at + row]
         before = q[mirror + row] - q[mirror + row + ONE] if cut[i] > 0 else after
-        change = _limited(before * geometry[weights], after * geometry[weights + PITCH])
+        change = _limited(before * geometry[weights], after * geometry[weights + PITCH], smooth)
         scratch[LEFT + row] = value + change * geometry[weights + U(3) * PITCH]
         j = m - ONE
         value = q[at + row + j]
         before = value - q[at + row + j - ONE]
-        change = _limited(before * geometry[weights + j], before * geometry[weights + PITCH + j])
+        change = _limited(
+            before * geometry[weights + j], before * geometry[weights + PITCH + j], smooth
+        )
         scratch[RIGHT + row + j - ONE] = value - change * geometry[weights + TWO * PITCH + j]
         scratch[LEFT + row + j] = value + change * geometry[weights + U(3) * PITCH + j]
         scratch[RIGHT + row + j] = far[k]
 
 
 @compiled
-def _roe(scratch, geometry, face, m):  # type: ignore[no-untyped-def]
+def _roe(scratch, geometry, entropy_fix, face, m):  # type: ignore[no-untyped-def]
     """FLUX between LEFT and RIGHT: see `lno.problems.numerics.euler.roe_flux`."""
     for j in range(m):
         nx, ny = geometry[face + j], geometry[face + PITCH + j]
@@ -124,7 +129,7 @@ def _roe(scratch, geometry, face, m):  # type: ignore[no-untyped-def]
         c2 = (GAMMA - 1) * (enthalpy - kinetic)
         c, normal = np.sqrt(c2), u * nx + v * ny
 
-        least = ENTROPY_FIX * c
+        least = entropy_fix * c
         slow, fast, drift = abs(normal - c), abs(normal + c), abs(normal)
         raised = (slow * slow / least + least) / 2
         slow = raised if slow < least else slow
@@ -156,7 +161,9 @@ def _roe(scratch, geometry, face, m):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _residual(q, geometry, wall, cut, far, net, scratch, n, m):  # type: ignore[no-untyped-def]
+def _residual(  # type: ignore[no-untyped-def]
+    q, geometry, wall, cut, far, net, scratch, smooth, entropy_fix, n, m
+):
     for k in range(FOUR):
         for j in range(m):
             scratch[NEXT + k * PITCH + j] = far[k]
@@ -165,12 +172,12 @@ def _residual(q, geometry, wall, cut, far, net, scratch, n, m):  # type: ignore[
         for j in range(NODE):
             scratch[LEFT + j] = scratch[NEXT + j]
         if i < n:
-            _states_i(q, geometry, scratch, i, n, m)
+            _states_i(q, geometry, scratch, smooth, i, n, m)
         else:
             for k in range(FOUR):
                 for j in range(m):
                     scratch[RIGHT + k * PITCH + j] = far[k]
-        _roe(scratch, geometry, i * GEOMETRY + FACES_I, m)
+        _roe(scratch, geometry, entropy_fix, i * GEOMETRY + FACES_I, m)
         if i > 0:
             for j in range(NODE):
                 net[at - NODE + j] += scratch[FLUX + j]
@@ -178,8 +185,8 @@ def _residual(q, geometry, wall, cut, far, net, scratch, n, m):  # type: ignore[
             break
         for j in range(NODE):
             net[at + j] = -scratch[FLUX + j]
-        _states_j(q, geometry, scratch, far, cut, i, n, m)
-        _roe(scratch, geometry, i * GEOMETRY + FACES_J, m)
+        _states_j(q, geometry, scratch, far, cut, smooth, i, n, m)
+        _roe(scratch, geometry, entropy_fix, i * GEOMETRY + FACES_J, m)
         for k in range(FOUR):
             row = k * PITCH
             for j in range(m):
@@ -227,7 +234,7 @@ def _local_step(q, geometry, cut, step, cfl, n, m):  # type: ignore[no-untyped-d
 
 @compiled
 def _advance(  # type: ignore[no-untyped-def]
-    w, geometry, wall, cut, far, stages, rounds, cfl, n, m
+    w, geometry, wall, cut, far, stages, rounds, refresh, cfl, smooth, entropy_fix, n, m
 ):
     start, q, net = w.copy(), w.copy(), np.zeros_like(w)
     step, scratch = np.ones(n * PITCH), np.ones(U(4) * NODE)
@@ -235,12 +242,12 @@ def _advance(  # type: ignore[no-untyped-def]
         for i in range(n):
             _primitive(w, q, i * NODE, m)
         _local_step(q, geometry, cut, step, cfl, n, m)
-        for _ in range(REFRESH):
+        for _ in range(refresh):
             start[:] = w
             for part in stages:
                 for i in range(n):
                     _primitive(w, q, i * NODE, m)
-                _residual(q, geometry, wall, cut, far, net, scratch, n, m)
+                _residual(q, geometry, wall, cut, far, net, scratch, smooth, entropy_fix, n, m)
                 for i in range(n):
                     for k in range(FOUR):
                         at = i * NODE + k * PITCH
@@ -258,15 +265,18 @@ class RelaxationCPU:
         w: the state (4, b, n, m), which the iterations change.
     """
 
-    def __init__(
-        self, mesh: Mesh, outside: tuple[float, float, float, float], w: Float[Tensor, "4 b n m"]
-    ) -> None:
+    def __init__(self, mesh: Mesh, outside: Outside, w: Float[Tensor, "4 b n m"]) -> None:
         _, b, n, m = w.shape
         if m > MOST:
             raise ValueError(f"expected at most {MOST} nodes from wall to far field, got {m}")
         self.w, self._mesh, self._far = w, mesh, np.array(outside)
         geometry = np.ones((b, n + 1, 14, int(PITCH)))
-        for first, part in ((0, mesh.faces_i), (3, mesh.faces_j), (6, mesh.weights_i), (10, mesh.weights_j)):
+        for first, part in (
+            (0, mesh.faces_i),
+            (3, mesh.faces_j),
+            (6, mesh.weights_i),
+            (10, mesh.weights_j),
+        ):
             rows = part.numpy().transpose(1, 2, 0, 3)
             geometry[:, : rows.shape[1], first : first + rows.shape[2], :m] = rows
         self._geometry = geometry.reshape(b, -1)
@@ -285,6 +295,6 @@ class RelaxationCPU:
             cut = self._mesh.cut.numpy()
             _advance(
                 flat, self._geometry[k], wall, cut, self._far, np.array(STAGES), rounds,
-                float(cfl[k]), U(n), U(m),
+                REFRESH, float(cfl[k]), SMOOTH, ENTROPY_FIX, U(n), U(m),
             )  # fmt: skip
             self.w[:, k] = torch.from_numpy(rows[:, :, :m].transpose(1, 0, 2).copy())
