@@ -44,7 +44,7 @@ def deform(
 
     Args:
         points: in the undeformed plane.
-        displacements: of the lower nodes from left to right, then the upper ones from right to left.
+        displacements: of the lower nodes from left to right, then the upper ones back to the left.
 
     >>> deform(np.array([[0.5, 0.0]]), np.full(8, 0.01)).tolist()  # all alike: a translation
     [[0.5, 0.01]]

@@ -13,10 +13,10 @@ from torch import Tensor
 class Mesh(NamedTuple):
     """Control volumes of a batch of C-grids of n × m nodes, whose wake has `wake` cells.
 
-    Faces between nodes i − 1 and i have number i, so there are n + 1 along the first axis, boundaries
-    included. Along the second there are m: the wall, or cut, is apart. Normals point to larger
-    indices. Three numbers of a face: its unit normal and its length. Four weights of a node: those
-    of the differences to the nodes before and after it, scaled to one spacing, and the parts
+    The face between nodes i − 1 and i has number i: there are n + 1 along the first axis, with both
+    boundaries. Along the second there are m, since the wall, or cut, is apart. Normals point to
+    larger indices. Three numbers of a face: its unit normal and its length. Four weights of a node:
+    those of the differences to the nodes before and after it, scaled to one spacing, and the parts
     of the limited difference that lead to the faces before and after it.
     """
 
@@ -38,7 +38,7 @@ def build_mesh(points: Float[np.ndarray, "b n m 2"], wake: int) -> Mesh:
 
     The sum of the normals of a control volume is zero, so a uniform flow has no residual.
     """
-    b, n, m, _ = points.shape
+    b, n = points.shape[:2]
     centre = (points[:, 1:, 1:] + points[:, :-1, 1:] + points[:, 1:, :-1] + points[:, :-1, :-1]) / 4
     middle_i = (points[:, 1:] + points[:, :-1]) / 2
     middle_j = (points[:, :, 1:] + points[:, :, :-1]) / 2

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -39,7 +39,7 @@ SMOOTH = 1e-3
 # Acoustic speeds below this fraction of the speed of sound are raised: no expansion shocks.
 ENTROPY_FIX = 0.1
 
-State = tuple[Tensor, Tensor, Tensor, Tensor]
+State = tuple[Tensor, ...]  # four quantities; also the fluxes of them
 Outside = tuple[float, float, float, float]  # density, velocity and pressure of the free stream
 
 
@@ -69,13 +69,13 @@ def primitive(w: State) -> State:
     return density, u, v, pressure
 
 
-def mach_number(w: Float[Tensor, "4 *shape"]) -> Float[Tensor, "*shape"]:
+def mach_number(w: Float[Tensor, "4 b n m"]) -> Float[Tensor, "b n m"]:
     """Speed over speed of sound; NaN where the pressure is negative."""
     density, u, v, pressure = primitive(w.unbind())
     return torch.sqrt((u * u + v * v) * density / (GAMMA * pressure))
 
 
-def roe_flux(left: State, right: State, face: tuple[Tensor, Tensor, Tensor]) -> State:
+def roe_flux(left: State, right: State, face: tuple[Tensor, ...]) -> State:
     """The flux through faces, given as unit normal and length, that point from left to right."""
     nx, ny, length = face
     (r1, u1, v1, p1), (r2, u2, v2, p2) = left, right
@@ -146,7 +146,7 @@ def reconstruct(w: State, mesh: Mesh) -> tuple[State, State, State]:
         before = pad(step, (1, 0)) + pad(first, (0, m - 1))
         after = pad(step, (0, 1)) + pad(step[:, :, -1:], (m - 1, 0))
         along_j.append(_limited(before * mesh.weights_j[0], after * mesh.weights_j[1]))
-    return q, tuple(along_i), tuple(along_j)  # type: ignore[return-value]
+    return q, tuple(along_i), tuple(along_j)
 
 
 def fluxes(
@@ -162,13 +162,13 @@ def fluxes(
     for value, change, far in zip(q, along_i, outside, strict=True):
         left.append(pad(value + change * weights[3], (0, 0, 1, 0), value=far))
         right.append(pad(value - change * weights[2], (0, 0, 0, 1), value=far))
-    flux_i = roe_flux(tuple(left), tuple(right), mesh.faces_i.unbind())  # type: ignore[arg-type]
+    flux_i = roe_flux(tuple(left), tuple(right), mesh.faces_i.unbind())
     weights = mesh.weights_j
     left, right = [], []
     for value, change, far in zip(q, along_j, outside, strict=True):
         left.append(value + change * weights[3])
         right.append(pad((value - change * weights[2])[:, :, 1:], (0, 1), value=far))
-    flux_j = roe_flux(tuple(left), tuple(right), mesh.faces_j.unbind())  # type: ignore[arg-type]
+    flux_j = roe_flux(tuple(left), tuple(right), mesh.faces_j.unbind())
     return flux_i, flux_j
 
 
@@ -186,7 +186,7 @@ def balance(flux_i: State, flux_j: State, pressure: Tensor, mesh: Mesh) -> State
         # Both copies of a node of the wake get the sum of the two.
         other = first.flip(1) * mesh.cut[:, None]
         residual.append(net + pad(other, (0, m - 1)))
-    return tuple(residual)  # type: ignore[return-value]
+    return tuple(residual)
 
 
 def residual(w: State, mesh: Mesh, outside: Outside) -> State:
@@ -223,7 +223,7 @@ def update(
     """A Runge–Kutta stage: the state at the start of the step minus a part of the residual."""
     net = balance(flux_i, flux_j, pressure, mesh)
     part = coefficient * step
-    return tuple(w - part * r for w, r in zip(start, net, strict=True))  # type: ignore[return-value]
+    return tuple(w - part * r for w, r in zip(start, net, strict=True))
 
 
 class Relaxation:
@@ -256,8 +256,7 @@ class Relaxation:
     def _iterate(self, parts: _Parts) -> None:
         step = self._cfl * parts.local_step(self.w.unbind(), self.mesh)
         for _ in range(REFRESH):
-            start: State = self.w.unbind()  # type: ignore[assignment]
-            w = start
+            w = start = self.w.unbind()
             for coefficient in self._stages:
                 q, along_i, along_j = parts.reconstruct(w, self.mesh)
                 flux_i, flux_j = parts.fluxes(q, along_i, along_j, self.mesh, self.outside)
@@ -281,10 +280,10 @@ class Relaxation:
 
 
 class _Parts(NamedTuple):
-    local_step: Callable[..., Tensor]
-    reconstruct: Callable[..., tuple[State, State, State]]
-    fluxes: Callable[..., tuple[State, State]]
-    update: Callable[..., State]
+    local_step: Callable[..., Any]
+    reconstruct: Callable[..., Any]
+    fluxes: Callable[..., Any]
+    update: Callable[..., Any]
 
 
 _EAGER = _Parts(local_step, reconstruct, fluxes, update)

@@ -31,8 +31,8 @@ GEOMETRY = U(14) * PITCH
 LEFT, RIGHT, FLUX, NEXT = U(0), NODE, TWO * NODE, U(3) * NODE
 MOST = int(PITCH) - 1  # nodes along the second axis
 
-# Compiled code is kept on disk until this file changes. Constants of other files are therefore passed
-# as arguments.
+# Compiled code is kept on disk until this file changes. So constants of other files that may change
+# are passed as arguments.
 compiled = njit(cache=True, error_model="numpy", nogil=True)
 
 

@@ -1,0 +1,1 @@
+"""Accuracy of the solvers, one file for each problem."""
