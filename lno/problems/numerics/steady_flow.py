@@ -1,0 +1,161 @@
+"""Marching to the steady state: a coarse grid first, then the fine one, until nothing changes.
+
+Explicit iterations remove most of the error soon. What remains are a few slow modes: circulation
+and shocks adjust to each other by waves that travel far. Anderson's mixing of the states every
+200 iterations removes these. A lifting airfoil needs a third of the iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lno.problems.numerics.anderson import Anderson
+from lno.problems.numerics.dual_mesh import Mesh, build_mesh
+from lno.problems.numerics.euler import (
+    Outside,
+    Relaxation,
+    conserved,
+    mach_number,
+    primitive,
+    residual,
+)
+
+if TYPE_CHECKING:
+    from lno.problems.numerics.euler_cpu import RelaxationCPU
+
+CYCLE = 200  # iterations between two mixings; the host looks at the samples as often
+TRANSIENT = 1000  # iterations before the first mixing, in which waves leave the domain
+LEAST = 0.05  # density and pressure that a mixed state must have, with 1 in the free stream
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How to march.
+
+    Args:
+        iterations: on the grid itself, at most.
+        coarse: on the grid of every second node, at most. It only has to give a start.
+        first_order: on each grid without reconstruction, before the others.
+        cfl: the CFL number; 1.1 is about the limit of stability.
+        depth: how many earlier states are mixed; 0 for none.
+        residual: a sample has converged when the norm of its mass residual is this fraction of the
+            one that the free stream has on its grid, and
+        change: no Mach number has changed by more than this in the last cycle.
+    """
+
+    iterations: int = 15_000
+    coarse: int = 3000
+    first_order: int = 0
+    cfl: float = 1.1
+    depth: int = 10
+    residual: float = 3e-4
+    change: float = 2e-4
+
+
+def steady_flow(
+    points: Float[np.ndarray, "b n m 2"],
+    wake: int,
+    outside: Outside,
+    schedule: Schedule,
+    device: torch.device,
+) -> tuple[Float[Tensor, "4 b n m"], Bool[Tensor, " b"]]:
+    """The steady flow on C-grids: density, momentum and energy, and which samples have converged.
+
+    Args:
+        points: the nodes of the grids.
+        wake: cells on each side of the wake.
+        outside: density, velocity and pressure of the free stream.
+        schedule: how to march.
+        device: where to compute. On a CPU, the samples of a batch are solved one by one.
+    """
+    halved = points[:, ::2, ::2] if _can_halve(points, wake) else None
+    if halved is None:
+        w = uniform(points, outside).to(device)
+    else:
+        w = uniform(halved, outside).to(device)
+        mesh = build_mesh(halved, wake // 2)
+        march(mesh, w, outside, schedule, schedule.coarse)
+        w = prolongated(w)
+    converged = march(build_mesh(points, wake), w, outside, schedule, schedule.iterations)
+    # The two copies of a node of the wake may differ in their last bits.
+    w[..., -wake - 1 :, 0] = w[..., : wake + 1, 0].flip(-1)
+    return w, converged
+
+
+def _can_halve(points: np.ndarray, wake: int) -> bool:
+    n, m = points.shape[1:3]
+    return n % 2 == 1 and m % 2 == 1 and wake % 2 == 0 and min((n - 1) // 2 - wake, m - 1) >= 4
+
+
+def uniform(like: Float[np.ndarray, "b n m *_"] | Tensor, outside: Outside) -> Tensor:
+    """The free stream (4, b, n, m) at all nodes of grids."""
+    value = torch.tensor(outside, dtype=torch.float64)
+    return torch.stack(conserved(value.unbind()))[:, None, None, None].repeat(1, *like.shape[:3])
+
+
+def prolongated(w: Float[Tensor, "4 b n m"]) -> Float[Tensor, "4 b _ _"]:
+    """A state on a grid of twice as many cells along each axis, by linear interpolation."""
+    n, m = w.shape[-2:]
+    fine = w.new_empty(*w.shape[:2], 2 * n - 1, 2 * m - 1)
+    fine[..., ::2, ::2] = w
+    fine[..., 1::2, ::2] = (w[..., 1:, :] + w[..., :-1, :]) / 2
+    fine[..., 1::2] = (fine[..., :-1:2] + fine[..., 2::2]) / 2
+    return fine
+
+
+def march(
+    mesh: Mesh, w: Float[Tensor, "4 b n m"], outside: Outside, schedule: Schedule, most: int
+) -> Bool[Tensor, " b"]:
+    """Iterate in place until samples have converged, or `most` iterations. Which have converged?
+
+    A sample that has converged, or become NaN, no longer changes while the others go on.
+    """
+    mesh = Mesh(*(part.to(w.device) for part in mesh))
+    if schedule.first_order:
+        cfl = torch.full_like(w[0, :, 0, 0], schedule.cfl)
+        relaxation(mesh.of_first_order(), outside, w).advance(schedule.first_order, cfl)
+    enough = schedule.residual * mass_residual(uniform(w[0], outside).to(w), mesh, outside)
+    relax, mix = relaxation(mesh, outside, w), Anderson(max(1, schedule.depth))
+    converged = torch.zeros_like(enough, dtype=torch.bool)
+    active = ~converged
+    for done in range(0, most, CYCLE):
+        before = w.clone()
+        relax.advance(CYCLE, schedule.cfl * active.to(w.dtype))
+        change = (mach_number(w) - mach_number(before)).abs().amax((1, 2))
+        calm = active & (change <= schedule.change)
+        if calm.any():
+            converged |= calm & (mass_residual(w, mesh, outside) <= enough)
+        active &= ~converged & change.isfinite()
+        if not active.any():
+            break
+        if schedule.depth and done >= TRANSIENT:
+            mixed = mix(_by_sample(before), _by_sample(w)).view(-1, *w[:, 0].shape).transpose(0, 1)
+            density, _, _, pressure = primitive(mixed.unbind())
+            good = active & (torch.minimum(density, pressure).amin((1, 2)) > LEAST)
+            w.copy_(torch.where(good[:, None, None], mixed, w))
+    return converged
+
+
+def _by_sample(w: Float[Tensor, "4 b n m"]) -> Float[Tensor, "b _"]:
+    return w.transpose(0, 1).flatten(1)
+
+
+def relaxation(mesh: Mesh, outside: Outside, w: Tensor) -> Relaxation | RelaxationCPU:
+    """The iterations for the device of a state."""
+    if w.is_cuda:
+        return Relaxation(mesh, outside, w)
+    from lno.problems.numerics.euler_cpu import RelaxationCPU  # numba is slow to import
+
+    return RelaxationCPU(mesh, outside, w)
+
+
+def mass_residual(w: Float[Tensor, "4 b n m"], mesh: Mesh, outside: Outside) -> Float[Tensor, " b"]:
+    """The norm of the mass residual; rows are summed first, so no order depends on the batch."""
+    mass = residual(w.unbind(), mesh, outside)[0]
+    return (mass * mass).sum(-1).sum(-1).sqrt()
