@@ -115,6 +115,7 @@ class Airfoil(Problem):
         "reference": replace(FILES, last=True),
     }
     picture: ClassVar[Mapping[str, tuple[str, ...]]] = {"u": (), "y": ("Mach",)}
+    view: ClassVar[tuple[float, float, float, float]] = (-0.5, 1.5, -0.8, 0.8)
     batch: ClassVar[int] = 200
 
     def __post_init__(self) -> None:
