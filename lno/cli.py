@@ -161,8 +161,9 @@ def _show_error(error: Exception, debug: bool) -> int:
     if isinstance(error, MemoryError):
         text = f"not enough memory {text}"
     kind = "" if expected else f"{type(error).__name__}: "
-    advice = ". The disk is full: make room, then run the same command again" if full else ""
-    err.print(f"error: {kind}{text}{advice}", soft_wrap=True)
+    if full and "make room" not in text:
+        text = f"{text.rstrip('.')}. The disk is full: make room, then run the same command again"
+    err.print(f"error: {kind}{text}", soft_wrap=True)
     if not expected:
         err.print("This looks like a bug; --debug shows where it comes from.")
     return 1

@@ -166,10 +166,29 @@ def test_files_that_are_read_are_never_written_over(run: Run, folder: Path, tmp_
         assert done.returncode == 1
         assert "it is read from, and would be lost" in done.stderr
         assert (folder / name).read_bytes() == before
+        (tmp_path / name).symlink_to(folder / name)
+        done = run("predict", folder / "m.safetensors", folder / name, "--out", tmp_path / name)
+        assert done.returncode == 1 and (folder / name).read_bytes() == before
+        (tmp_path / name).unlink()
     words = ("predict", folder / "m.safetensors", folder / "sensors.csv", "--out")
     done = run(*words, tmp_path / "a.csv", "--plot", tmp_path / "a.xyz")
     assert "cannot draw a .xyz file" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.h5"])
+def test_links_to_other_places_are_written_through(
+    name: str, run: Run, folder: Path, tmp_path: Path
+) -> None:
+    disk, out, picture = tmp_path / "disk", tmp_path / name, tmp_path / "a.png"
+    disk.mkdir()
+    for link in (out, picture):
+        link.symlink_to(disk / link.name)
+    words = ("predict", folder / "m.safetensors", folder / "sensors.csv", "--grid", "3x3")
+    for _ in range(2):  # a file that is not there yet, and one that is
+        assert run(*words, "--out", out, "--plot", picture).returncode == 0
+        assert out.is_symlink() and picture.is_symlink()
+        assert sorted(p.name for p in disk.iterdir()) == sorted([name, "a.png"])
 
 
 def test_a_file_may_say_where_predictions_are_wanted(run: Run, tmp_path: Path) -> None:

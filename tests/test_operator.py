@@ -472,6 +472,7 @@ def test_a_killed_save_leaves_the_old_file(operator: Operator, tmp_path: Path) -
             real(weights, target, metadata)
             with open(target, "r+b") as file:
                 file.truncate(os.path.getsize(target) // 2)
+            target.with_name(".tmpZCAh8X").touch()  # as safetensors leaves it
             os.kill(os.getpid(), 9)
         operator_file.save_file = half
         op.save({str(path)!r})
@@ -479,6 +480,8 @@ def test_a_killed_save_leaves_the_old_file(operator: Operator, tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", script], check=False)
     assert done.returncode == -9
     assert path.read_bytes() == before
+    operator.save(path)
+    assert list(tmp_path.iterdir()) == [path]  # nothing of the dead process is left
 
 
 def test_a_save_that_fails_says_why_and_keeps_the_old_file(

@@ -77,6 +77,8 @@ class LibraryError(Exception):
     [
         (OSError(28, "No space left on device"), "The disk is full: make room"),
         (LibraryError("I/O error: No space left on device (os error 28)"), "The disk is full"),
+        (OSError("No space left on device. Choose one that has room."), "has room. The disk is"),
+        (OSError("No space left on device: make room and resume."), "make room and resume.\n"),
         (MemoryError(), "error: not enough memory"),
         (KeyboardInterrupt(), "interrupted: no file is half-written"),
     ],

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pkgutil
 import shutil
+import threading
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -329,6 +332,37 @@ def test_an_interrupted_run_is_no_success(
     words = ("train", two / "data.h5", "--rollout", 2, "--device", "cpu", *pause_after)
     assert cli.run([*map(str, words), "--out", str(tmp_path / "run")]) == 130
     assert " -m lno.cli train 'my data.h5' --resume\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("moment", ["lno.training.run.train", "lno.experiments.execution.record"])
+def test_two_trainings_into_one_folder_do_not_mix(
+    moment: str,
+    two: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The second one comes before the first has written anything, or before its last files."""
+    second: list[int] = []
+
+    def train(seed: int) -> int:
+        words = ["train", two / "data.h5", "--rollout", 2, "--epochs", 1, "--device", "cpu"]
+        return cli.run([*map(str, words), "--seed", str(seed), "--out", str(tmp_path / "run")])
+
+    def disturbed(*arguments: object) -> object:
+        monkeypatch.undo()
+        thread = threading.Thread(target=lambda: second.append(train(seed=1)))
+        thread.start()
+        thread.join()
+        return real(*arguments)
+
+    real = pkgutil.resolve_name(moment)
+    monkeypatch.setattr(moment, disturbed)
+    assert train(seed=0) == 0
+    assert second == [1]
+    assert f"run is in use by process {os.getpid()} on " in capsys.readouterr().err
+    operator = Operator.load(tmp_path / "run" / "model.safetensors", "cpu")
+    assert operator.provenance["seed"] == Run.load(tmp_path / "run" / "run.json").seed == 0
 
 
 def test_an_interrupted_job_ends_the_queue(
