@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import pickle
 import signal
 import threading
 import traceback
@@ -18,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import torch
@@ -133,13 +133,12 @@ def _end_with_parent() -> None:
 
 
 def _portable(error: Exception) -> Exception:
-    """An error that another process can read, with the traceback of this one."""
-    error.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
-    return error
+    """The error as text, which any process can read, with the traceback of this one."""
+    known = type(error) in (ValueError, RuntimeError, MemoryError)
+    text = f"{error}" if known else f"{type(error).__name__}: {error}"
+    plain = type(error)(text) if known else RuntimeError(text)
+    plain.add_note("In a worker process:\n" + "".join(traceback.format_exception(error)))
+    return plain
 
 
 def _death(process: SpawnProcess, samples: range) -> RuntimeError:
@@ -155,14 +154,14 @@ def _death(process: SpawnProcess, samples: range) -> RuntimeError:
         )
     return RuntimeError(
         f"a worker process {how} while it solved {in_words(samples)}. {advice}. "
-        " Finished parts of a file are kept: run the same command again to continue."
+        "Finished parts of a file are kept: run the same command again to continue."
     )
 
 
 def _require_importable(problem: Problem) -> None:
     try:
-        pickle.dumps(problem)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        ForkingPickler.dumps(problem)
+    except Exception as error:
         raise ValueError(
             f"workers: other processes cannot import {type(problem).__name__} ({error}). Define it "
             "at the top level of a module, or use one worker."
