@@ -29,7 +29,7 @@ def test_the_page_of_results_is_made_from_the_ledger() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *map(str, ROOT.glob("docs/*.md"))]
+    "page", ["README.md", "CONTRIBUTING.md", *map(str, ROOT.glob("docs/**/*.md"))]
 )
 def test_links_to_files_lead_somewhere(page: str) -> None:
     path = ROOT / page

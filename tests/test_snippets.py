@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/**/*.md"))]
 NOT_RUN = "<!-- not run -->"
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -22,7 +22,7 @@ from lno.report import plots
 from lno.training.device import pick_solver_device
 from lno.training.progress import progress
 
-app = new_app("Make, read and inspect data sets.")
+app = new_app("Make, join, read and inspect data sets.")
 MADE = ", ".join(name for name, cls in PROBLEMS.items() if cls.can_make())
 READ = ", ".join(name for name, cls in PROBLEMS.items() if cls.published)
 PROTOCOLS = ", ".join(dict.fromkeys(key for cls in PROBLEMS.values() for key in cls.published))

@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lno.experiments import pretrained
+from lno.experiments.solver_tables import (
+    accuracy_table,
+    checks_table,
+    known_statistics_table,
+    make_data_table,
+    statistics_table,
+)
 from lno.files import read_json, write_text
 from lno.ledger import Run
 from lno.report import plots
@@ -18,6 +25,7 @@ from lno.report.samples import sample_fields
 from lno.report.tables import Table
 
 FAST = ("tf32", "mixed")
+MESHES = ("elasticity", "pipe", "plasticity", "airfoil")  # problems with a page of their own
 
 
 def quickstart_table(results: Path) -> Table:
@@ -43,57 +51,6 @@ def memory_table(results: Path) -> Table:
     found = _measured(results, "memory_predict")["rows"]
     rows = [[f"{r['points']:,}", f"{r['extra_gb']:.2f} GB"] for r in found]
     return Table("Memory", ["points in, points out", "peak memory"], rows)
-
-
-def make_data_table(results: Path) -> Table:
-    """How long data sets take, on every kind of device that was measured."""
-    rows = [
-        [r["problem"], f"{r['samples']:,}", f"{r['seconds']:.1f}", r["hardware"]]
-        for path in sorted((results / "benchmarks").glob("make_data_*.json"))
-        for r in _measured(results, path.stem)["rows"]
-    ]
-    command = "`python benchmarks/make_data.py darcy ns2d`, drawing and writing included."
-    return Table("Making data", ["problem", "samples", "seconds", "on"], rows, [command])
-
-
-def statistics_table(problem: str, published: Mapping[str, float]) -> Callable[[Path], Table]:
-    """A table of the statistics of a problem's data, beside those of the published files."""
-
-    def table(results: Path) -> Table:
-        measured = _measured(results, "make_data_cuda")["rows"]
-        [made] = [r for r in measured if r["problem"] == problem]
-        rows = []
-        for name, found in made["statistics"].items():
-            mean, spread = found["std_per_sample"]
-            sample = f"{mean:.3g} ± {spread:.2g}"
-            beside = f"{published[name]:g}" if name in published else "not known"
-            rows.append([name, f"{found['mean']:.3g}", f"{found['std']:.3g}", sample, beside])
-        header = ["channel", "mean", "std", "std of a sample", "std of a published sample"]
-        return Table(problem, header, rows)
-
-    return table
-
-
-def accuracy_table(results: Path) -> Table:
-    """Errors of the solvers."""
-    content = _measured(results, "solver_accuracy")
-    darcy, burgers, ns2d = (content["rows"][name] for name in ("darcy", "burgers", "ns2d"))
-    iterations = [k for name, pair in darcy.items() if name.startswith("iter") for k in pair]
-    rows = [
-        [f"Darcy, {n}²", "sparse direct solution", f"{darcy[f'direct {n}']:.0e}"] for n in (85, 421)
-    ]
-    rows.append(["Burgers", "half the time step", f"{burgers['half steps']:.0e}"])
-    rows.append(["Burgers", "twice the points", f"{burgers['1024 points']:.0e}"])
-    names = {"single precision": "in double precision", "half steps": "half the time step"}
-    for key, errors in ns2d.items():
-        shown = ", ".join(f"{e:.0e}" for e in errors)
-        rows.append(["NS2d at t = 1, 10, 20", names.get(key, "twice the points"), shown])
-    note = (
-        f"The largest of {content['samples']} samples (one for the direct solutions); Darcy takes "
-        f"{min(iterations)} to {max(iterations)} iterations on 85², 141² and 421² alike. "
-        "`python benchmarks/solver_accuracy.py`"
-    )
-    return Table("Solvers", ["solver", "compared with", "relative L2"], rows, [note])
 
 
 def training_step_table(results: Path) -> Table:
@@ -289,6 +246,8 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
+    **{f"checks {name}": checks_table(name) for name in MESHES},
+    **{f"statistics {name}": known_statistics_table(name) for name in MESHES},
 }
 PICTURES = {"ns2d_prediction": "ns2d/lno/paper-500-mixed-seed0"}  # in docs/images, of runs
 PAGES = (
@@ -298,6 +257,7 @@ PAGES = (
     "docs/reconstruction.md",
     "docs/reliability.md",
     "docs/training.md",
+    *(f"docs/problems/{name}.md" for name in MESHES),
 )
 
 
