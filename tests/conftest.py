@@ -27,7 +27,9 @@ if find_spec("beartype"):
 
     shape_checks.install()
 
-from lno import Fields
+from command_line import Done, Run
+
+from lno import Fields, Operator, cli
 
 collect_ignore = ["shape_checks.py"]  # no tests inside, and it needs beartype
 
@@ -48,3 +50,22 @@ def line_fields() -> Fields:
     x = np.linspace(0, 3, 24)[:, None]
     a, b = random.uniform(0.5, 2, (2, 40, 1, 1))
     return Fields(x, u=a * np.sin(x + b), y=a * np.cos(x + b), names={"u": ["f"], "y": ["df"]})
+
+
+@pytest.fixture
+def operator(line_fields: Fields) -> Operator:
+    """Trained for a moment; each test has its own."""
+    config = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
+    return Operator.fit(line_fields, epochs=2, config=config, progress=False)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process."""
+
+    def call(*arguments: object) -> Done:
+        capsys.readouterr()
+        code = cli.run([str(a) for a in arguments])
+        return Done(code, *capsys.readouterr())
+
+    return call

@@ -1,43 +1,18 @@
+"""The command line: what each command writes, and mistakes that are one clear line."""
+
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run
 
 import lno
 from lno import Completion, Fields, Operator, RandomRatio, Window, cli
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def call(*arguments: object) -> Done:
-        capsys.readouterr()
-        code = cli.run([str(a) for a in arguments])
-        return Done(code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture(scope="module")
@@ -368,31 +343,6 @@ def test_a_file_in_place_of_a_folder_is_said(run: Run, folder: Path) -> None:
     assert done.returncode == 1
     assert "cannot write" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"the previous one")
-    # Fewer samples, and fewer at a time: those in work are solved before the process ends.
-    code = """
-from lno import cli, problems
-from lno.experiments import quickstart
-problems.Burgers.batch, quickstart.TRAIN = 256, 128
-cli.main()
-"""
-    command = [sys.executable, "-c", code, "quickstart", "--out", str(tmp_path)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "making data" in line:
-                break
-        time.sleep(0.2)
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-        assert process.wait(60) == 130
-    assert "interrupted" in said
-    assert "Traceback" not in said
-    assert (tmp_path / "model.safetensors").read_bytes() == b"the previous one"
-    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]
 
 
 def test_info_tells_how_long_training_was(run: Run, folder: Path) -> None:

@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,28 @@ def test_commands_to_paste_are_shell_commands(
         assert words[:-2] == [sys.executable, "-m", "lno.cli"]
     else:
         assert words[:-2] == [str(tmp_path / "two words" / called)]
+
+
+def test_ctrl_c_during_quickstart_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"the previous one")
+    # Fewer samples, and fewer at a time: those in work are solved before the process ends.
+    code = """
+from lno import cli, problems
+from lno.experiments import quickstart
+problems.Burgers.batch, quickstart.TRAIN = 256, 128
+cli.main()
+"""
+    command = [sys.executable, "-c", code, "quickstart", "--out", str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "making data" in line:
+                break
+        time.sleep(0.2)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(60) == 130
+    assert "interrupted" in said
+    assert "Traceback" not in said
+    assert (tmp_path / "model.safetensors").read_bytes() == b"the previous one"
+    assert [p.name for p in tmp_path.iterdir()] == ["model.safetensors"]

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import Run
 
-from lno import Fields, Operator, cli, operator_file
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a command left behind."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command in this process."""
-
-    def call(*arguments: object) -> Done:
-        capsys.readouterr()
-        code = cli.run([str(a) for a in arguments])
-        return Done(code, *capsys.readouterr())
-
-    return call
+from lno import Fields, Operator, operator_file
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ from pathlib import Path
 import deformed
 import numpy as np
 import pytest
+from command_line import lno
 from matplotlib.collections import LineCollection
 
 from lno import Fields, Operator, Snapshots, Spec, cli
@@ -39,13 +40,6 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = {name: make(7) for name, make in deformed.MAKE.items()}
     monkeypatch.setattr(runs, "dataset", lambda problem, *_: made[problem].split(5, 2))
     return tmp_path / "results"
-
-
-def lno(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    code = cli.run([str(word) for word in words])
-    printed = capsys.readouterr()
-    assert code == 0, printed.err
-    return printed.out
 
 
 # -- presets ---------------------------------------------------------------------------------------

@@ -1,0 +1,122 @@
+"""What `lno reproduce` has still to run: in which order, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from command_line import lno
+
+from lno import cli
+from lno.experiments import forward, inverse, plan, queue, resolution, tables
+from lno.experiments.queue import train_missing
+from lno.experiments.runs import RunSpec
+from lno.files import write_json
+
+
+def test_asking_for_what_the_table_has_not_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of airf"):
+        queue.chosen(forward.SPECS, ["drcy"])
+    changed = queue.chosen(forward.SPECS, ["darcy"], ["lno"], ["paper"], epochs=7)
+    assert len(changed) == 2  # tf32 and mixed; 500 and 100 epochs fall together
+    assert {c.epochs for c in changed} == {7}
+
+
+def test_how_long_a_run_takes_is_estimated_from_the_cost_of_its_points(
+    tmp_path: Path,
+) -> None:
+    def row(problem: str, model: str, ms: float) -> dict:
+        return {
+            "problem": problem,
+            "model": model,
+            "precision": "tf32",
+            "batch": 4,
+            "milliseconds_per_step": ms,
+        }
+
+    rows = [row("darcy", "transolver", 15.0), row("pipe", "transolver", 40.0)]
+    write_json(tmp_path / "benchmarks" / "efficiency.json", {"rows": rows})
+    write_json(
+        tmp_path / "benchmarks" / "training_step.json",
+        {"rows": [{"case": "plasticity", "tf32_ms": 9.0}]},
+    )
+
+    def minutes(problem: str, model: str, epochs: int) -> float | None:
+        return plan.estimate(RunSpec(problem, model, "paper", epochs, "tf32"), 2, tmp_path)
+
+    assert minutes("pipe", "transolver", 50) == pytest.approx(0.040 * 50 * 250 * 2 / 60)
+    points = 8 * 221 * 51 / (4 * 85**2)  # Transolver's batches are larger on Airfoil
+    assert minutes("airfoil", "transolver", 100) == pytest.approx(
+        0.015 * points * 100 * 125 * 2 / 60
+    )
+    points = 8 * 101 * 31 / (4 * 85**2)  # one time of each sample
+    assert minutes("plasticity", "transolver", 10) == pytest.approx(
+        0.015 * points * 10 * 2250 * 2 / 60
+    )
+    # One sample of 972 points: launching a step takes longer than computing it.
+    assert minutes("elasticity", "transolver", 1) == pytest.approx(0.002 * 1000 * 2 / 60)
+    assert minutes("plasticity", "lno", 100) == pytest.approx(0.009 * 100 * 225 * 2 / 60)
+    assert minutes("airfoil", "lno", 1) is None
+
+
+def test_all_missing_runs_are_listed_required_ones_first_by_problem_then_the_cheapest(
+    small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, fast = (RunSpec("darcy", "lno", "paper", e, "fp32") for e in (4, 2))
+    extra = RunSpec("darcy", "lno", "paper", 1, "fp32", required=False)
+    flow = RunSpec("ns2d", "lno", "paper", 1, "fp32")
+    monkeypatch.setattr(forward, "SPECS", (flow, slow, extra, fast))
+    experiments = [replace(tables.EXPERIMENTS["forward"], seeds=2)]
+    train_missing([slow], [1], small, device="cpu")  # so that the time of Darcy is known
+    jobs = plan.jobs_of_all(experiments, small)
+    assert [(j.spec.problem, j.spec.epochs, j.seeds, j.required) for j in jobs] == [
+        ("darcy", 2, (0,), True),
+        ("darcy", 4, (0,), True),
+        ("ns2d", 1, (0,), True),
+        ("darcy", 1, (0, 1), False),
+        ("darcy", 2, (1,), False),
+        ("ns2d", 1, (1,), False),
+    ]
+    assert [j.spec.problem for j in plan.jobs_of_all(experiments, small, ["ns2d"])] == ["ns2d"] * 2
+    monkeypatch.setattr(inverse, "COMPLETERS", ())
+    monkeypatch.setattr(inverse, "PROPAGATORS", ())
+    monkeypatch.setattr(inverse, "ON_GRIDS", ())
+    monkeypatch.setattr(resolution, "SPECS", ())
+    words = ["reproduce", "all", "--results", str(small), "--device", "cpu"]
+    assert len([w for w in lno(capsys, *words, "--dry-run").split() if w == "darcy"]) == 5
+    assert "the same command continues" in lno(capsys, *words, "--minutes", "1e-9")
+    lno(capsys, *words)
+    assert "nothing is missing" in lno(capsys, *words, "--dry-run")
+    assert len(list(small.rglob("*.json"))) == 3 * 4  # three seeds of four rows
+
+
+def test_an_interrupted_job_ends_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = []
+
+    def fit(spec: RunSpec, *_: object, **__: object) -> SimpleNamespace:
+        began.append(spec)
+        return SimpleNamespace(provenance={"stopped": "interrupted", "seconds": 1.0})
+
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    monkeypatch.setattr("lno.experiments.queue.fit", fit)
+    monkeypatch.setattr(RunSpec, "samples", lambda *_: (None, None, None))
+    words = ["reproduce", "forward", "--results", str(tmp_path), "--minutes", "30"]
+    assert cli.run(words) == 130
+    assert len(began) == 1
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_list_of_everything_names_what_is_measured_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    said = lno(capsys, "reproduce", "all", "--dry-run", "--results", tmp_path)
+    assert "efficiency is missing" in said and "reproduce efficiency" in said
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "pretrained.json").write_text("{}")
+    said = lno(capsys, "reproduce", "all", "--dry-run", "--results", tmp_path)
+    assert "pretrained is there" in said
