@@ -40,7 +40,7 @@ from lno.data.foreign import NPY
 from lno.data.published import SAMPLES, Array, Layout
 from lno.problems.numerics.batches import solve_in_batches
 from lno.problems.numerics.c_grid import c_grid
-from lno.problems.numerics.euler import free_stream, mach_number
+from lno.problems.numerics.euler import CHUNK, free_stream, mach_number
 from lno.problems.numerics.grids import mapped_grid
 from lno.problems.numerics.steady_flow import Schedule, steady_flow
 from lno.problems.problem import Problem, Protocol
@@ -151,7 +151,7 @@ class Airfoil(Problem):
         self, inputs: list[np.ndarray], device: torch.device
     ) -> list[Float[np.ndarray, "n m"] | None]:
         """The same with a start of first order, smaller steps, and more of them."""
-        return self._solve(inputs, device, SAFE, gpu=16)
+        return self._solve(inputs, device, SAFE, gpu=CHUNK)
 
     def _solve(
         self, inputs: list[np.ndarray], device: torch.device, schedule: Schedule, gpu: int
