@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lno.problems.numerics.euler_cpu import RelaxationCPU
 
 CYCLE = 200  # iterations between two mixings; the host looks at the samples as often
-CALM = 0.01  # change of Mach numbers in a cycle below which a sample is mixed
+CALM = 0.005  # change of Mach numbers in a cycle; a sample is mixed once it has been below
 RISE = 2.0  # factor by which mixing may raise the norm of the residual
 LEAST = 0.05  # density and pressure that a mixed state must have, with 1 in the free stream
 
@@ -128,7 +128,7 @@ def march(
     enough = schedule.residual * mass_residual(uniform(w[0], outside).to(w), mesh, outside)
     relax, mix = relaxation(mesh, outside, w), Anderson(max(1, schedule.depth))
     converged = torch.zeros_like(enough, dtype=torch.bool)
-    active = ~converged
+    active, calm = ~converged, converged.clone()
     for _ in range(0, most, CYCLE):
         before = w.clone()
         relax.advance(CYCLE, schedule.cfl * active.to(w.dtype))
@@ -141,7 +141,8 @@ def march(
         if schedule.depth:
             mixed = mix(_by_sample(before), _by_sample(w)).view(-1, *w[:, 0].shape).transpose(0, 1)
             density, _, _, pressure = primitive(mixed.unbind())
-            good = active & (change <= CALM) & (mass_residual(mixed, mesh, outside) <= RISE * norm)
+            calm |= change <= CALM
+            good = active & calm & (mass_residual(mixed, mesh, outside) <= RISE * norm)
             good &= torch.minimum(density, pressure).amin((1, 2)) > LEAST
             w.copy_(torch.where(good[:, None, None], mixed, w))
             mix.restart(~good)
