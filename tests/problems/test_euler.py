@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from lno.problems.numerics import steady_flow
+from lno.problems.numerics import euler, steady_flow
+from lno.problems.numerics.anderson import Anderson
 from lno.problems.numerics.c_grid import c_grid
 from lno.problems.numerics.dual_mesh import Mesh, build_mesh
 from lno.problems.numerics.euler import (
@@ -199,12 +200,24 @@ def test_a_step_of_length_zero_changes_nothing():
     assert not torch.equal(w[:, 1], states(2, 0.02)[:, 1])
 
 
+def test_chunks_do_not_change_the_result(monkeypatch):
+    """Three of five samples, two at a time, against all of them at once."""
+    mesh, flows = build_mesh(grids(5), WAKE), [states(5, 0.02), states(5, 0.02)]
+    cfl = torch.tensor([1.1, 0.0, 0.6, 0.0, 0.9], dtype=torch.float64)
+    Relaxation(mesh, STREAM, flows[0]).advance(10, cfl)
+    monkeypatch.setattr(euler, "CHUNK", 2)
+    Relaxation(mesh, STREAM, flows[1]).advance(10, cfl)
+    assert torch.equal(*flows)
+    assert torch.equal(flows[0][:, 1], states(5, 0.02)[:, 1])
+    assert not torch.equal(flows[0][:, 4], states(5, 0.02)[:, 4])
+
+
 def test_converged_samples_do_not_depend_on_the_others(monkeypatch):
     """In one batch of the path for GPUs, run here on the CPU, with short cycles."""
     monkeypatch.setattr(steady_flow, "relaxation", Relaxation)
     monkeypatch.setattr(steady_flow, "CYCLE", 10)
-    monkeypatch.setattr(steady_flow, "TRANSIENT", 20)
-    points, schedule = grids(3), Schedule(residual=0.7, change=0.3)
+    monkeypatch.setattr(steady_flow, "CALM", 1.0)
+    points, schedule = grids(3), Schedule(residual=0.5, change=0.2)
 
     def flow(points):
         w = uniform(points, STREAM)
@@ -214,6 +227,18 @@ def test_converged_samples_do_not_depend_on_the_others(monkeypatch):
     second, _ = flow(points[[2, 0]])
     assert converged.all()
     assert torch.equal(first[:, 0], second[:, 1])
+
+
+def test_mixing_starts_anew_for_some_samples():
+    """After a pair that does not fit, the one that restarts finds the fixed point (10, 100)."""
+    mix, x = Anderson(depth=3), torch.ones(2, 2, dtype=torch.float64)
+    mix(x, x + torch.tensor([-7.0, 20.0]))
+    for k in range(4):
+        x = mix(x, x * torch.tensor([0.9, 0.99]) + 1)
+        if k == 0:
+            mix.restart(torch.tensor([False, True]))
+    error = (x - torch.tensor([10.0, 100.0])).abs().amax(1)
+    assert error[1] < 1e-3 < error[0]
 
 
 def test_mixing_leads_to_the_same_flow_sooner(monkeypatch):

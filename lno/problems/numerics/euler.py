@@ -36,6 +36,9 @@ REFRESH = 5  # iterations between updates of the local time steps
 # The limiter acts on variations whose square is above this. Below it, in smooth flow, it would
 # switch on and off for ever, and the residual would stop falling.
 SMOOTH = 1e-3
+# Samples that are iterated at once. More would gain nothing, and fewer let the many that have
+# converged leave the few that have not.
+CHUNK = 50
 # Acoustic speeds below this fraction of the speed of sound are raised: no expansion shocks.
 ENTROPY_FIX = 0.1
 
@@ -229,6 +232,9 @@ def update(
 class Relaxation:
     """Runge–Kutta iterations of a batch, in place; on a GPU compiled and recorded as a graph.
 
+    Samples are gathered from the batch in chunks of one size, so there is one graph, and samples
+    that are left alone take no time.
+
     Args:
         mesh: of the batch, on the device of the state.
         outside: the free stream.
@@ -237,43 +243,59 @@ class Relaxation:
 
     def __init__(self, mesh: Mesh, outside: Outside, w: Float[Tensor, "4 b n m"]) -> None:
         self.mesh, self.outside, self.w = mesh, outside, w
-        self._cfl = torch.zeros_like(w[0, :, :1, :1])
+        some = slice(min(CHUNK, w.shape[1]))
+        self._w, self._cfl = w[:, some].clone(), torch.zeros_like(w[0, some, :1, :1])
+        # The cut is the same for all samples.
+        self._mesh = Mesh(*(part if part is mesh.cut else part[:, some].clone() for part in mesh))
         self._stages = [torch.tensor(part, dtype=w.dtype, device=w.device) for part in STAGES]
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def advance(self, iterations: int, cfl: Float[Tensor, " b"]) -> None:
-        """Iterate with a CFL number of each sample; 0 leaves a sample as it is, bit-for-bit."""
-        self._cfl.copy_(cfl[:, None, None])
-        for _ in range(math.ceil(iterations / REFRESH)):
+        """Iterate with a CFL number of each sample; samples with 0 are left alone."""
+        size = len(self._cfl)
+        for samples in cfl.nonzero()[:, 0].split(size):
+            # The last chunk is filled up with copies of its first sample.
+            filled = torch.cat((samples, samples[:1].expand(size - len(samples))))
+            self._w.copy_(self.w[:, filled])
+            self._cfl.copy_(cfl[filled, None, None])
+            for part, whole in zip(self._mesh[:-1], self.mesh[:-1], strict=True):
+                part.copy_(whole[:, filled])
+            self._repeat(math.ceil(iterations / REFRESH))
+            self.w[:, samples] = self._w[:, : len(samples)]
+
+    def _repeat(self, rounds: int) -> None:
+        for _ in range(rounds):
             if not self.w.is_cuda:
                 self._iterate(_EAGER)
                 continue
             if self._graph is None:
-                self._record()
+                # Each shape of grid is compiled apart; there may be more than the usual limit, 8.
+                with torch._dynamo.config.patch(recompile_limit=64):
+                    self._record()
             assert self._graph is not None
             self._graph.replay()
 
     def _iterate(self, parts: _Parts) -> None:
-        step = self._cfl * parts.local_step(self.w.unbind(), self.mesh)
+        step = self._cfl * parts.local_step(self._w.unbind(), self._mesh)
         for _ in range(REFRESH):
-            w = start = self.w.unbind()
+            w = start = self._w.unbind()
             for coefficient in self._stages:
-                q, along_i, along_j = parts.reconstruct(w, self.mesh)
-                flux_i, flux_j = parts.fluxes(q, along_i, along_j, self.mesh, self.outside)
-                w = parts.update(start, flux_i, flux_j, q[3], step, coefficient, self.mesh)
+                q, along_i, along_j = parts.reconstruct(w, self._mesh)
+                flux_i, flux_j = parts.fluxes(q, along_i, along_j, self._mesh, self.outside)
+                w = parts.update(start, flux_i, flux_j, q[3], step, coefficient, self._mesh)
             for old, new in zip(start, w, strict=True):
                 old.copy_(new)
 
     def _record(self) -> None:
         """Compile the parts, and record `REFRESH` iterations as a CUDA graph."""
-        saved = self.w.clone()
+        saved = self._w.clone()
         parts = _compiled()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self._iterate(parts)  # compiles
         torch.cuda.current_stream().wait_stream(stream)
-        self.w.copy_(saved)
+        self._w.copy_(saved)
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._iterate(parts)
