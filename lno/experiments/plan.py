@@ -80,7 +80,7 @@ def plan(jobs: Sequence[Job]) -> Table:
         what = [spec.problem, spec.model, spec.recipe, spec.precision, str(spec.epochs)]
         seeds = ", ".join(map(str, job.seeds))
         rows.append([*what, seeds, "yes" if job.required else "no", minutes])
-    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "required", "minutes"]
+    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "required", "min"]
     total = sum(job.minutes or 0.0 for job in jobs)
     note = f"about {total:.0f} minutes of training in all, where it is known"
     note = note if total else "how long they take is not known yet"

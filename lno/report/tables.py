@@ -53,7 +53,11 @@ class Table:
     def rich(self) -> rich.table.Table:
         """For a terminal; in a narrow one cells are folded, never cut: they are results."""
         shown = rich.table.Table(
-            title=self.title, box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False
+            title=self.title,
+            box=rich.box.SIMPLE_HEAD,
+            collapse_padding=True,
+            pad_edge=False,
+            show_edge=False,
         )
         for name in self.header:
             shown.add_column(rich.text.Text(visible(name)), overflow="fold")

@@ -10,6 +10,7 @@ import pytest
 from command_line import lno
 
 from lno import cli
+from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
 from lno.experiments import forward, inverse, plan, queue, resolution, tables
 from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
