@@ -64,7 +64,10 @@ def checks_table(problem: str) -> Callable[[Path], Table]:
 
     def table(results: Path) -> Table:
         checks = read_json(results / "benchmarks" / "solver_accuracy.json")["rows"][problem]
-        rows = [[row["check"], f"{_number(row['value'])} {row.get('unit', '')}"] for row in checks]
+        rows = [
+            [row["check"], f"{_number(row['value'])} {row.get('unit', '')}".strip()]
+            for row in checks
+        ]
         note = f"`python benchmarks/solver_accuracy.py {problem}`"
         return Table(problem, ["check", "result"], rows, [note])
 
