@@ -47,8 +47,7 @@ class Reconstruction:
     Args:
         axes: the coordinates of the grid's axes.
         mean: the field, of the shape of the grid.
-        lower: its lower bounds; None without calibration.
-        upper: its upper bounds; None without calibration.
+        lower, upper: its bounds; None without calibration.
         scores: whether the field is out of distribution; none without calibration.
     """
 
