@@ -120,9 +120,14 @@ def save(
             show_point(training.curve[-1])
         training.save(folder, identity)
     except OSError as error:
+        kept = any(folder.glob("checkpoint-*.safetensors"))
+        advice = (
+            "The checkpoints before it are intact: make room and resume the run."
+            if kept
+            else "There is no checkpoint yet: make room and start the run again."
+        )
         raise OSError(
-            f"training stopped at step {training.step} of {training.total_steps}: {error} The "
-            "checkpoints before it are intact: make room and resume the run."
+            f"training stopped at step {training.step} of {training.total_steps}: {error} {advice}"
         ) from error
 
 
