@@ -216,7 +216,7 @@ def test_converged_samples_do_not_depend_on_the_others(monkeypatch):
     """In one batch of the path for GPUs, run here on the CPU, with short cycles."""
     monkeypatch.setattr(steady_flow, "relaxation", Relaxation)
     monkeypatch.setattr(steady_flow, "CYCLE", 10)
-    monkeypatch.setattr(steady_flow, "CALM", 1.0)
+    monkeypatch.setattr(steady_flow, "MIX_BELOW", 1.0)
     points, schedule = grids(3), Schedule(residual=0.5, change=0.2)
 
     def flow(points):

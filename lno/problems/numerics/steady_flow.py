@@ -6,7 +6,7 @@ and shocks adjust to each other by waves that travel far. Anderson's mixing of t
 
 Mixing assumes that the iterations are nearly linear. They are not while a strong shock moves from
 node to node: a mean of two shocks is none, and mixing would undo for ever what the iterations do.
-So a sample is mixed only when its flow has become calm, and not where that raises its residual.
+So a sample is mixed only when its flow has nearly settled, and not where that raises its residual.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from lno.problems.numerics.euler_cpu import RelaxationCPU
 
 CYCLE = 200  # iterations between two mixings; the host looks at the samples as often
-CALM = 0.005  # change of Mach numbers in a cycle; a sample is mixed once it has been below
-RISE = 2.0  # factor by which mixing may raise the norm of the residual
+MIX_BELOW = 0.005  # change of Mach numbers in a cycle; a sample is mixed once it has been below
+ALLOWED_GROWTH = 2.0  # factor by which mixing may raise the norm of the residual
 LEAST = 0.05  # density and pressure that a mixed state must have, with 1 in the free stream
 
 
@@ -128,7 +128,7 @@ def march(
     enough = schedule.residual * mass_residual(uniform(w[0], outside).to(w), mesh, outside)
     relax, mix = relaxation(mesh, outside, w), Anderson(max(1, schedule.depth))
     converged = torch.zeros_like(enough, dtype=torch.bool)
-    active, calm = ~converged, converged.clone()
+    active, settled = ~converged, converged.clone()
     for _ in range(0, most, CYCLE):
         before = w.clone()
         relax.advance(CYCLE, schedule.cfl * active.to(w.dtype))
@@ -141,8 +141,8 @@ def march(
         if schedule.depth:
             mixed = mix(_by_sample(before), _by_sample(w)).view(-1, *w[:, 0].shape).transpose(0, 1)
             density, _, _, pressure = primitive(mixed.unbind())
-            calm |= change <= CALM
-            good = active & calm & (mass_residual(mixed, mesh, outside) <= RISE * norm)
+            settled |= change <= MIX_BELOW
+            good = active & settled & (mass_residual(mixed, mesh, outside) <= ALLOWED_GROWTH * norm)
             good &= torch.minimum(density, pressure).amin((1, 2)) > LEAST
             w.copy_(torch.where(good[:, None, None], mixed, w))
             mix.restart(~good)
