@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -53,8 +54,13 @@ def one_thread() -> Iterator[None]:
 
 
 def hardware(device: torch.device) -> str:
-    """A description of the device, for records."""
+    """A description of the device, for records.
+
+    Times of runs that share a GPU through NVIDIA's Multi-Process Service depend on the other runs,
+    so the description says so.
+    """
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        shared = ", shared (MPS)" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else ""
+        return torch.cuda.get_device_name(device) + shared
     threads = torch.get_num_threads()
     return f"{device.type.upper()}, {threads} thread{'s' if threads > 1 else ''}"
