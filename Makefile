@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install quickstart test lint format
+.PHONY: help install quickstart test lint format docs
 
 help:
 	@echo "make quickstart   train an operator and look at what it does (five minutes on a laptop)"
 	@echo "make test         lint, types, layering and all tests"
 	@echo "make lint         ruff, mypy, import-linter"
+	@echo "make docs         build the documentation site in site/"
 	@echo "make format       let ruff rewrite the files"
 
 install: $(VENV)/installed
@@ -35,3 +36,7 @@ test: lint
 format: install
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: install
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -42,3 +42,9 @@ def test_every_make_target_that_the_docs_name_exists() -> None:
     for page in ("README.md", "CONTRIBUTING.md"):
         for target in re.findall(r"^make (\w+)", (ROOT / page).read_text(), re.MULTILINE):
             assert f"\n{target}:" in makefile
+
+
+def test_the_site_lists_every_page() -> None:
+    listed = re.findall(r"([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in ROOT.glob("docs/**/*.md")]
+    assert sorted(listed) == sorted(pages)

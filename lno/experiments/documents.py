@@ -257,7 +257,7 @@ PAGES = (
     "docs/reconstruction.md",
     "docs/reliability.md",
     "docs/training.md",
-    *(f"docs/problems/{name}.md" for name in MESHES),
+    *(f"docs/problems/{name}.md" for name in ("darcy", "ns2d", *MESHES)),
 )
 
 
