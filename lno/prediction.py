@@ -211,7 +211,7 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
             weights = some.weights if operator.weighted else None
             yield some.x, some.inputs, some.mask, weights
 
-    z = model.process(model.encode_parts(observed()))
+    z = model.encode_parts(observed)
     found = []
     for place in places:
         out = torch.empty(b, place.shape[1], len(scale.y.mean))

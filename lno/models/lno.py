@@ -284,16 +284,16 @@ class LNO(Model):
             scores = self.decoder.scores(queries)
         return self.head(self.decoder.decode(scores, z))
 
-    def encode_parts(self, parts: Iterable[Part]) -> Float[Tensor, "b m c"]:
-        """Latent tokens of observations that come in parts `(x, u, mask, weights)`."""
+    def encode_parts(self, parts: Callable[[], Iterable[Part]]) -> Float[Tensor, "b m c"]:
+        """Processed tokens of observations that come in parts; see `Model.encode_parts`."""
         total: SoftmaxSums | None = None
-        for x, u, mask, weights in parts:
+        for x, u, mask, weights in parts():
             scores = self.encoder.scores(self.trunk(x))
             sums = self.encoder.sums(scores, self._values(x, u), mask, weights)
             total = sums if total is None else total.merge(sums)
         if total is None:
             raise ValueError("nothing to encode: expected at least one observed point")
-        return total.mean()
+        return self.process(total.mean())
 
     def process(self, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b m c"]:
         """All transformer blocks: the operator in latent space."""

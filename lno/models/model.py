@@ -84,7 +84,7 @@ class Model(nn.Module, ABC):
         embeds_time: reads grids in space and time one time after the other, with the time as its
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
-            not depend on their number: `encode_parts`, `process`, `decode` and `reduce_with`.
+            not depend on their number: `encode_parts`, `decode` and `reduce_with`.
     """
 
     answers_anywhere: bool = True
@@ -152,18 +152,18 @@ class Model(nn.Module, ABC):
 
     # -- only of models that stream --------------------------------------------------------------
 
-    def encode_parts(self, parts: Iterable[Part]) -> Float[Tensor, "b m c"]:
-        """Latent tokens of observations that come in parts `(x, u, mask, weights)`."""
-        self._cannot_stream()
+    def encode_parts(self, parts: Callable[[], Iterable[Part]]) -> Float[Tensor, "b ..."]:
+        """What `decode` needs to know of observations that come in parts.
 
-    def process(self, z: Float[Tensor, "b m c"]) -> Float[Tensor, "b m c"]:
-        """The tokens of the answer, from those of the observations."""
+        Args:
+            parts: called for each pass over the observations; gives their parts, always the same.
+        """
         self._cannot_stream()
 
     def decode(
-        self, z: Float[Tensor, "b m c"], x_query: Float[Tensor, "#b q d"]
+        self, z: Float[Tensor, "b ..."], x_query: Float[Tensor, "#b q d"]
     ) -> Float[Tensor, "b q o"]:
-        """Predictions at x_query from processed tokens; any part of the queries at a time."""
+        """Predictions at any part of the queries, from what `encode_parts` gave."""
         self._cannot_stream()
 
     def reduce_with(self, reduce: Callable[[SoftmaxSums], SoftmaxSums] | None) -> None:

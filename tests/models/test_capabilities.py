@@ -219,8 +219,7 @@ def test_the_models_that_stream() -> None:
 def test_other_models_refuse_to_stream(kind: str) -> None:
     model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
     for call in (
-        lambda: model.encode_parts(parts_of(x, u, None, None)),
-        lambda: model.process(u),
+        lambda: model.encode_parts(lambda: parts_of(x, u, None, None)),
         lambda: model.decode(u, q),
         lambda: model.reduce_with(None),
     ):
@@ -233,7 +232,7 @@ def test_other_models_refuse_to_stream(kind: str) -> None:
 def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -> None:
     model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
-    z = model.process(model.encode_parts(parts_of(x, u, mask, None)))
+    z = model.encode_parts(lambda: parts_of(x, u, mask, None))
     y = torch.cat([model.decode(z, q[:, :7]), model.decode(z, q[:, 7:])], dim=1)
     assert close(y, model(x, u, q, mask), 1e-5)
 

@@ -134,15 +134,15 @@ def test_chunks_equal_one_pass(chunk: int, dtype: torch.dtype, tolerance: float)
     mask[1, :30] = False  # whole chunks of padding
     weights = torch.rand(2, 120, generator=torch.Generator().manual_seed(5), dtype=dtype)
     weights[0, 60:90] = 0.0  # and of points of size zero
-    parts = ((x[:, s], u[:, s], mask[:, s], weights[:, s]) for s in slices(120, chunk))
-    z = model.process(model.encode_parts(parts))
+    parts = [(x[:, s], u[:, s], mask[:, s], weights[:, s]) for s in slices(120, chunk)]
+    z = model.encode_parts(lambda: parts)
     y = torch.cat([model.decode(z, q[:, s]) for s in slices(90, chunk)], dim=1)
     assert close(y, model(x, u, q, mask, weights), tolerance)
 
 
 def test_nothing_to_encode_is_an_error() -> None:
     with pytest.raises(ValueError, match="expected at least one observed point"):
-        build(LNO_TIED).encode_parts([])
+        build(LNO_TIED).encode_parts(list)
 
 
 def test_merging_is_associative_and_matches_all_points() -> None:
@@ -301,7 +301,8 @@ def test_all_latent_positions_start_alike_without_sharpness() -> None:
     spreads = []
     for sharpness in (1.0, 10.0):
         model, (x, u, _) = initial(LNOConfig(sharpness=sharpness)), inputs(n=500)
-        z = model.encode_parts([(x, u, None, None)])
+        scores = model.encoder.scores(model.trunk(x))
+        z = model.encoder.encode(scores, model.branch(torch.cat((x, u), dim=-1)))
         spreads.append(float((z.std(dim=1).norm() / z.mean(dim=1).norm()).detach()))
     assert spreads[0] < 0.05 < 4 * spreads[0] < spreads[1]
 
