@@ -10,6 +10,7 @@ from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -23,6 +24,7 @@ from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
@@ -64,6 +66,8 @@ __all__ = [
     "Demand",
     "GNOTConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LatentBlock",
     "Model",
     "ModelConfig",

@@ -9,11 +9,22 @@ from typing import Any
 import torch
 
 from lno import Spec
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.models import (
+    MODELS,
+    DeepONetConfig,
+    GNOTConfig,
+    LNOConfig,
+    LNOPlusConfig,
+    TransolverConfig,
+)
 
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
+PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
+PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
+PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
@@ -52,7 +63,8 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **{"layers" if type(config) is TransolverConfig else "blocks": 1})
+    key = {TransolverConfig: "layers", LNOPlusConfig: "rounds"}.get(type(config), "blocks")
+    return replace(config, **{key: 1})
 
 
 def inputs(
