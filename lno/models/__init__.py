@@ -8,6 +8,8 @@ import torch
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
 from lno.models.model import (
@@ -26,6 +28,8 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -62,7 +66,11 @@ __all__ = [
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
     "LNOConfig",
     "LatentBlock",
     "Model",
