@@ -8,6 +8,8 @@ import torch
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
 from lno.models.lno_plus import LNOPlus, LNOPlusConfig
@@ -28,6 +30,8 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -64,7 +68,11 @@ __all__ = [
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
     "LNOConfig",
     "LNOPlus",
     "LNOPlusConfig",

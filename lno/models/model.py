@@ -165,6 +165,16 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
+    def require_plane(self) -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none."""
+        grid = self.spec.grid
+        if grid is None or len(grid) != 2:
+            raise ValueError(
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                "Fields(..., grid=(rows, columns)), or take a model for point clouds"
+            )
+        return grid[0], grid[1]
+
     def check_points(
         self,
         x: Float[Tensor, "#b n d"],

@@ -12,6 +12,8 @@ from lno import Spec
 from lno.models import (
     MODELS,
     DeepONetConfig,
+    FactFormerConfig,
+    GalerkinConfig,
     GNOTConfig,
     LNOConfig,
     LNOPlusConfig,
@@ -31,6 +33,10 @@ GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
 CLOUD = TransolverConfig(32, 2, 4, 8, mlp_ratio=2, convolution=False, reference=None)
 REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=3)
 RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
+GALERKIN = GalerkinConfig(32, 2, 4, reference=None)
+GALERKIN_GRID = GalerkinConfig(32, 2, 4, mlp_ratio=1, reference=3)
+FACTFORMER = FactFormerConfig(32, 2, 4, reference=None)
+FACTFORMER_GRID = FactFormerConfig(32, 2, 4, mlp_ratio=1, reference=3)
 
 
 def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
@@ -39,6 +45,9 @@ def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+        if model.keeps_statistics:  # those of some data, not the initial ones
+            x, u, _ = inputs(i=in_channels)
+            model.train()(x, u, x)
     return model.to(dtype).eval()
 
 
@@ -63,7 +72,7 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    key = {TransolverConfig: "layers", LNOPlusConfig: "rounds"}.get(type(config), "blocks")
+    key = next(key for key in ("rounds", "blocks", "layers") if hasattr(config, key))
     return replace(config, **{key: 1})
 
 
