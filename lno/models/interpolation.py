@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from lno.models.streamed import slices
+from lno.models.streamed import adjusted_scores, slices
 
 POWER = 8.0
 SAME = 1e-12  # added to squared distances: points nearer than its root are one
@@ -28,31 +28,42 @@ def interpolate(
     u: Float[Tensor, "b n i"],
     x_query: Float[Tensor, "#b q d"],
     mask: Bool[Tensor, "b n"] | None = None,
+    weights: Float[Tensor, "#b n"] | None = None,
 ) -> Float[Tensor, "b q i"]:
     """Values u observed at x, interpolated at x_query, in time proportional to n · q.
+
+    Args:
+        x: positions of the observations.
+        u: values there.
+        x_query: where to interpolate.
+        mask: True where an observation is real.
+        weights: the size that each observation stands for, a factor of its weight.
 
     >>> x = torch.tensor([[[0.0], [1.0]]])
     >>> u = torch.tensor([[[3.0], [5.0]]])
     >>> interpolate(x, u, torch.tensor([[[0.0], [0.5], [1.0]]])).flatten()
     tensor([3., 4., 5.])
     """
-    if u.shape[-1] == 0:
-        return u.new_zeros(len(u), x_query.shape[1], 0)
     size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
-    parts = [_part(x, u, x_query[:, part], mask) for part in slices(x_query.shape[1], size)]
-    return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    parts = []
+    for part in slices(x_query.shape[1], size):
+        square = squared_distances(x, x_query[:, part])
+        scores = adjusted_scores(-0.5 * POWER * torch.log(square + SAME), mask, weights)
+        parts.append(torch.matmul(torch.softmax(scores, dim=1).mT, u.to(scores.dtype)))
+    return torch.cat(parts, dim=1)
 
 
-def _part(x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> Tensor:
-    square = SAME + sum(
-        (a[:, :, None] - b[:, None]).square()
-        for a, b in zip(x_query.unbind(-1), x.unbind(-1), strict=True)
-    )
-    scores = -0.5 * POWER * torch.log(square)
-    if mask is not None:
-        scores = scores.masked_fill(~mask[:, None], torch.finfo(scores.dtype).min)
-    weights = torch.softmax(scores, dim=-1).to(u.dtype)
-    return torch.matmul(weights, u)
+def squared_distances(
+    x: Float[Tensor, "#b n d"], y: Float[Tensor, "*#b m d"]
+) -> Float[Tensor, "#b n m"]:
+    """|x − y|² from differences: the products of |x|² − 2 x·y + |y|² would cancel.
+
+    >>> squared_distances(torch.tensor([[[0.0], [3.0]]]), torch.tensor([[1.0]]))
+    tensor([[[1.],
+             [4.]]])
+    """
+    pairs = zip(x.unbind(-1), y.unbind(-1), strict=True)
+    return torch.stack([(a[..., None] - b[..., None, :]).square() for a, b in pairs]).sum(dim=0)
 
 
 class Interpolant:
@@ -63,14 +74,21 @@ class Interpolant:
     array([3., 4., 5.])
     """
 
-    def __init__(self, x: Float[np.ndarray, "n d"], u: Float[np.ndarray, "n i"]) -> None:
-        self.tree, self.u = cKDTree(x), u
-        self.neighbours = min(NEIGHBOURS, len(x))
+    def __init__(
+        self,
+        x: Float[np.ndarray, "n d"],
+        u: Float[np.ndarray, "n i"],
+        weights: Float[np.ndarray, " n"] | None = None,
+    ) -> None:
+        self.tree, self.u, self.weights = cKDTree(x), u, weights
+        self.neighbours = [*range(1, 1 + min(NEIGHBOURS, len(x)))]
 
     def __call__(self, x_query: Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q i"]:
-        distances, index = self.tree.query(x_query, [*range(1, self.neighbours + 1)], workers=-1)
-        # Relative to the nearest: the powers of small distances would overflow.
+        distances, index = self.tree.query(x_query, self.neighbours, workers=-1)
+        # Relative to the nearest: powers of small distances would overflow.
         square = distances**2 + SAME
         weights = (square[:, :1] / square) ** (0.5 * POWER)
+        if self.weights is not None:
+            weights *= self.weights[index]
         weights /= weights.sum(axis=1, keepdims=True)
         return np.einsum("qk,qki->qi", weights, self.u[index]).astype(self.u.dtype)

@@ -44,7 +44,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.interpolation import interpolate
+from lno.models.interpolation import interpolate, squared_distances
 from lno.models.layers import MLP, full_precision
 from lno.models.lno import LatentBlock, PhysicsCrossAttention, SelfAttention
 from lno.models.model import Model, ModelConfig, Part
@@ -118,11 +118,7 @@ class Places(nn.Module):
     def forward(self, x: Float[Tensor, "#b n d"]) -> Float[Tensor, "#b n m"]:
         """−|x − ξ|² / 2σ², in float32 or better even under autocast."""
         with full_precision(x):
-            # Differences, not |x|² − 2 x·ξ + |ξ|²: products in tf32 would cancel.
-            square = torch.zeros((), dtype=x.dtype, device=x.device)
-            for coordinate, centre in zip(x.unbind(-1), self.centres.unbind(-1), strict=True):
-                square = square + (coordinate[..., None] - centre).square()
-            return -0.5 * square * torch.exp(-2 * self.log_widths)
+            return -0.5 * squared_distances(x, self.centres) * torch.exp(-2 * self.log_widths)
 
 
 class Round(nn.Module):
@@ -249,7 +245,7 @@ class LNOPlus(Model):
             at_query = self._positions(x_query)
         one_stream = at_query is None and self.config.values
         h = self._observed(x, u)
-        g = h if one_stream else self._queried(x, u, x_query, mask)
+        g = h if one_stream else self._queried(x, u, x_query, mask, weights)
         z = None
         for k, round_ in enumerate(self.rounds):
             scores = round_.scores(at_x)
@@ -328,12 +324,19 @@ class LNOPlus(Model):
         """The stream of points whose values are known, before the first round."""
         return self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
 
-    def _queried(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> Tensor:
+    def _queried(
+        self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None, weights: Tensor | None
+    ) -> Float[Tensor, "b q c"]:
         """The stream of the query points before the first round."""
         if not self.config.values:
             return self.query(x_query)
+        if self.rounds[0].attention.reduce is not None:
+            raise ValueError(
+                "processes that split the points of a sample cannot interpolate its values at "
+                "other query points: set LNOPlusConfig.values to False, or Recipe.queries to None"
+            )
         with full_precision(u):
-            values = interpolate(x, u, x_query, mask)
+            values = interpolate(x, u, x_query, mask, weights)
         return self._observed(x_query, values)
 
 
