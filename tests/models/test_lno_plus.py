@@ -84,7 +84,7 @@ def test_processes_that_split_points_do_not_interpolate() -> None:
     model, (x, u, q) = build(PLUS), inputs()
     model.reduce_with(lambda sums: sums)
     assert close(model(x, u, x), build(PLUS)(x, u, x), 1e-5)
-    with pytest.raises(ValueError, match="set LNOPlusConfig.values to False"):
+    with pytest.raises(ValueError, match=r"set LNOPlusConfig\.values to False"):
         model(x, u, q)
 
 
