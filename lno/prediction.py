@@ -218,9 +218,9 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
     for place in places:
         out = torch.empty(b, place.shape[1], len(scale.y.mean))
         for part in slices(place.shape[1], chunk):
-            asked = _asked_at(batch.at_points(slice(0, 1)), place[:, part])
-            known = [ready(_interpolated(asked, scale, values)).inputs] if values else []
-            out[:, part] = model.decode(z, ready(asked).x_query, *known).float().cpu()
+            some = _asked_at(batch.at_points(slice(0, 1)), place[:, part])
+            known = [ready(_interpolated(some, scale, values)).inputs] if values else []
+            out[:, part] = model.decode(z, ready(some).x_query, *known).float().cpu()
         found.append(out)
     return found
 

@@ -84,7 +84,8 @@ class Interpolant:
         self.neighbours = [*range(1, 1 + min(NEIGHBOURS, len(x)))]
 
     def __call__(self, x_query: Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q i"]:
-        distances, index = self.tree.query(x_query, self.neighbours, workers=-1)
+        found = self.tree.query(x_query, self.neighbours, workers=-1)
+        distances, index = np.asarray(found[0]), found[1]
         # Relative to the nearest: powers of small distances would overflow.
         square = distances**2 + SAME
         weights = (square[:, :1] / square) ** (0.5 * POWER)

@@ -31,9 +31,9 @@ points. Queries are independent of each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -206,7 +206,8 @@ class LNOPlus(Model):
             self.query = MLP(spec.coordinates, c, c, POINT_LAYERS)
         if self.config.located:
             self.places = Places(self.config.latents, spec.coordinates)
-        self.rounds = nn.ModuleList(Round(spec, self.config) for _ in range(self.config.rounds))
+        made = nn.ModuleList(Round(spec, self.config) for _ in range(self.config.rounds))
+        self.rounds = cast("Sequence[Round]", made)
         if not self.config.located:
             with torch.no_grad():
                 for round_ in self.rounds:
@@ -379,5 +380,5 @@ def spacing(places: Float[np.ndarray, "m d"]) -> float:
     """
     if len(places) == 1:
         return EXTENT
-    distances, _ = cKDTree(places).query(places, k=2)
-    return max(float(np.median(distances[:, 1])), 1e-6)
+    distances = np.asarray(cKDTree(places).query(places, k=[2])[0])
+    return max(float(np.median(distances)), 1e-6)
