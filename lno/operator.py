@@ -27,6 +27,7 @@ from lno.text import visible
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
 from lno.training.inputs import (
+    asks_elsewhere,
     check_arguments,
     copies,
     demand,
@@ -167,7 +168,7 @@ class Operator:
             kind, nets = init.kind, copies(*own, members, prepared, task)
         else:
             kind, spec = model, model_spec(prepared, normalizers, task)
-            config = model_config(model, config, spec, prepared, task)
+            config = model_config(model, config, spec, task, asks_elsewhere(prepared, task))
             nets = [build_model(model, config, spec, seed + k) for k in range(members)]
             positions = training_positions(prepared, normalizers, task)
             for k, net in enumerate(nets):

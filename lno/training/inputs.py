@@ -92,17 +92,25 @@ def model_config(
     kind: str,
     config: ModelConfig | Mapping[str, Any] | None,
     spec: Spec,
-    prepared: Fields,
     task: Task,
+    elsewhere: bool = False,
 ) -> ModelConfig | Mapping[str, Any] | None:
-    """The config of a model: what was asked for, or its defaults for these data and this task."""
+    """The config of a model: what was asked for, or its defaults for these data and this task.
+
+    Args:
+        kind: the model's name in `MODELS`.
+        config: what was asked for.
+        spec: what the model sees.
+        task: what a step means.
+        elsewhere: answers are wanted where nothing is observed.
+    """
     if config is not None or kind not in MODELS:
         return config
     model = MODELS[kind][0]
     defaults = model.default_config(spec)
     if task.gives_time:
         defaults = model.with_time(defaults)
-    return model.for_other_points(defaults) if _asks_elsewhere(prepared, task) else defaults
+    return model.for_other_points(defaults) if elsewhere else defaults
 
 
 def training_positions(
@@ -122,11 +130,12 @@ def training_positions(
 
 def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:
     """What the data and the task ask of a model."""
-    elsewhere = _asks_elsewhere(prepared, task)
+    elsewhere = asks_elsewhere(prepared, task)
     return Demand(model.spec, elsewhere, prepared.is_ragged, queries is not None)
 
 
-def _asks_elsewhere(prepared: Fields, task: Task) -> bool:
+def asks_elsewhere(prepared: Fields, task: Task) -> bool:
+    """Whether answers are wanted where nothing is observed."""
     return task.asks_elsewhere or not prepared.same_points
 
 
