@@ -81,8 +81,6 @@ class Model(nn.Module, ABC):
         needs_grid: reads points of a grid, all of them, in C order, without a mask.
         takes_other_grids: works on another grid than the one it was trained on.
         reads_weights: `forward` has an argument `weights`, the sizes of the observed points.
-        keeps_statistics: has buffers that training updates, such as running means of batch
-            normalisation.
         embeds_time: reads grids in space and time one time after the other, with the time as its
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
@@ -94,7 +92,6 @@ class Model(nn.Module, ABC):
     needs_grid: bool = False
     takes_other_grids: bool = True
     reads_weights: bool = False
-    keeps_statistics: bool = False
     embeds_time: bool = False
     streams: bool = False
 
