@@ -18,6 +18,7 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
@@ -73,5 +74,6 @@ __all__ = [
     "apply_model",
     "build_model",
     "capable_models",
+    "from_reference",
     "require_capable",
 ]

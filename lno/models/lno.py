@@ -321,14 +321,10 @@ class LNO(Model):
                 replace `attention_projector`, the model is untied.
             heads: the number of attention heads.
         """
-        from lno.models import reference
+        from lno.models.reference import from_reference
 
-        config, spec, state = reference.translate(weights, heads)
-        model = cls(spec, config)
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit one LNO: {error}") from error
+        model = from_reference("lno", weights, {"heads": heads})
+        assert isinstance(model, LNO)
         return model
 
     def _values(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
 import torch
@@ -85,6 +86,8 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        keeps_statistics: has buffers that training updates, such as running means of batch
+            normalisation.
     """
 
     answers_anywhere: bool = True
@@ -94,6 +97,7 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    keeps_statistics: bool = False
 
     spec: Spec
     config: ModelConfig
@@ -149,6 +153,36 @@ class Model(nn.Module, ABC):
             other = type(self)(replace(self.spec, grid=grid), self.config)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
+
+    def check_points(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None,
+    ) -> None:
+        """Raise unless these are points that a model can read which predicts only there.
+
+        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
+        """
+        name = type(self).__name__
+        if x_query is not x and not (
+            x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
+        ):
+            raise ValueError(
+                f"{name} predicts at the observed points only: expected x_query to be x, got "
+                f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
+            )
+        if not self.needs_grid:
+            return
+        if mask is not None:
+            raise ValueError(f"{name} on a grid takes no mask: every point of it is needed")
+        expected = prod(self.spec.grid or ())
+        if u.shape[1] != expected:
+            raise ValueError(
+                f"this {name} is for the grid {self.spec.grid} of {expected} points, got "
+                f"{u.shape[1]}: use on_grid for data on another grid"
+            )
 
     # -- only of models that stream --------------------------------------------------------------
 
