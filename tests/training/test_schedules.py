@@ -45,9 +45,7 @@ def test_cosine_torch_is_torchs_at_the_beginning_of_every_epoch() -> None:
     ("name", "epochs", "gamma"),
     [("step", 50, 0.7), ("halve_fifths", 100, 0.5), ("halve_tenths", 50, 0.5)],
 )
-def test_steps_are_torchs_in_the_published_500_epochs(
-    name: str, epochs: int, gamma: float
-) -> None:
+def test_steps_are_torchs_in_the_published_500_epochs(name: str, epochs: int, gamma: float) -> None:
     """And the same shape in a run of any other length."""
     optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = torch.optim.lr_scheduler.StepLR(optimizer, step_size=epochs, gamma=gamma)
