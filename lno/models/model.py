@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count, require_heads
+from lno.config import require_count, require_heads, require_part
 from lno.data import Batch, Spec
 from lno.models.streamed import SoftmaxSums
 
@@ -31,7 +31,8 @@ class ModelConfig:
     """Sizes of a model: a frozen dataclass beside its class, checked when it is made.
 
     Whole numbers must lie within `limits`, so that a damaged or hostile file is refused before
-    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`.
+    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`. The
+    config of a part is a config, too.
 
     >>> @dataclass(frozen=True)
     ... class Sizes(ModelConfig):
@@ -60,6 +61,7 @@ class ModelConfig:
                 require_count(key, value, most, least)
             if kind == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{key} must be True or False, got {value!r}")
+            require_part(type(self), field.name, value)
         if "heads" in values:
             require_heads(name, values["heads"], values["width"])
 
@@ -182,6 +184,15 @@ class Model(nn.Module, ABC):
             raise ValueError(
                 f"this {name} is for the grid {self.spec.grid} of {expected} points, got "
                 f"{u.shape[1]}: use on_grid for data on another grid"
+            )
+
+    def require_plane_grid(self, otherwise: str | None = None) -> None:
+        """Raise unless the data are on a 2-D grid; `otherwise` is a config that needs none."""
+        if self.spec.grid is None or len(self.spec.grid) != 2:
+            raise ValueError(
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {self.spec.grid}: pass "
+                "Fields(..., grid=(rows, columns))"
+                + ("" if otherwise is None else f", or {otherwise} for point clouds")
             )
 
     # -- only of models that stream --------------------------------------------------------------

@@ -46,6 +46,16 @@ class Published:
         if f"{theirs[0]}.bias" in self.rest:
             self.put(f"{ours}.bias", torch.cat([self.take(f"{name}.bias") for name in theirs]))
 
+    def move(self, ours: str, theirs: str) -> None:
+        """All weights of a module whose inner names are the same in both."""
+        for name in [name for name in self.rest if name.startswith(f"{theirs}.")]:
+            self.put(ours + name[len(theirs) :], self.take(name))
+
+    def waves(self, ours: str, theirs: str) -> None:
+        """A `WaveMixing` from two arrays (in, out, k, l), of positive and of negative k."""
+        joined = torch.cat([self.take(f"{theirs}.weights{part}") for part in (1, 2)], dim=2)
+        self.put(f"{ours}.weight", torch.view_as_real(joined.permute(2, 3, 0, 1).contiguous()))
+
     def mlp(self, ours: str, theirs: str) -> None:
         """An `MLP` from the library's class of the same name."""
         self.layer(f"{ours}.input", f"{theirs}.linear_pre.0")
