@@ -8,8 +8,10 @@ import torch
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
 from lno.models.ffno import FFNO, FFNOConfig
 from lno.models.fno import FNO, FNOConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
@@ -37,6 +39,8 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "ffno": (FFNO, FFNOConfig),
     "ufno": (UFNO, UFNOConfig),
     "lsm": (LSM, LSMConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -79,7 +83,11 @@ __all__ = [
     "Demand",
     "FFNOConfig",
     "FNOConfig",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
     "GeoFNO",
     "GeoFNOConfig",
     "LNOConfig",

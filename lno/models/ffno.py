@@ -7,8 +7,8 @@
 
 FF is Linear, ReLU, Linear and, if asked for, a layer norm. R₁ and R₂ have a complex matrix for each
 of the lowest wave numbers along one axis, and may be the same in all layers. All linear layers are
-weight-normalised: each row of a matrix is a direction times a length. There is no activation between
-the last two layers, as published.
+weight-normalised: each row of a matrix is a direction times a length. As published, there is no
+activation between the last two layers.
 
 If there are no values u, the positions x are those of a deformed mesh, and positions in the unit
 square are read as well. Where x already are these, deformed meshes come as values u. The published
@@ -128,7 +128,7 @@ class FFNO(Model):
 
     def __init__(self, spec: Spec, config: FFNOConfig | None = None) -> None:
         super().__init__(spec, config)
-        self.require_plane_grid()
+        self.require_plane()
         config = self.config
         inputs = spec.coordinates + (spec.in_channels or 2)
         self.input = WeightNormLinear(inputs, config.width)

@@ -15,8 +15,8 @@ On point clouds a learnt map leads to a latent image and back, to any points (`g
     image ← GELU(F⁻¹(R · F image) + Linear(image) + Linear(g))     3 layers
     y = MLP(image to points(image) + Linear(x_query))
 
-The published code can read the shape of an object as well, and has another form for time. Here, time
-is one of the input channels.
+The published code can read the shape of an object as well, and has another form for time. Here,
+time is one of the input channels.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class GeoFNO(Model):
         self.needs_grid, self.answers_anywhere = cloud is None, cloud is not None
         inputs = spec.coordinates + spec.in_channels
         if cloud is None:
-            self.require_plane_grid("GeoFNOConfig(cloud=LatentGrid())")
+            self.require_plane("GeoFNOConfig(cloud=LatentGrid())")
             inputs += 0 if spec.in_channels else 2
             self.layers = nn.ModuleList(FourierLayer(width, *modes) for _ in range(LAYERS))
             self.geometry = None

@@ -5,9 +5,9 @@
     y = MLP(to points(image))
 
 On a 2-D grid, the features are an image. Zeros at the ends of both axes fill it up to multiples of
-16, and are cut off afterwards. (The published code cuts everything off if only one of the axes needs
-zeros.) On point clouds, a learnt map and Fourier transforms lead to a latent image and back; see
-`geometry_map`. These models predict at the observed points only.
+16, and are cut off afterwards. (Where only one of the axes needs zeros, the published code cuts all
+of the image off.) On point clouds, a learnt map and Fourier transforms lead to a latent image and
+back; see `geometry_map`. These models predict at the observed points only.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ImageModel(Model):
         width, cloud = self.config.width, self.config.cloud
         self.needs_grid = cloud is None
         if cloud is None:
-            self.require_plane_grid(f"{type(self.config).__name__}(cloud=LatentGrid())")
+            self.require_plane(f"{type(self.config).__name__}(cloud=LatentGrid())")
         elif self.config.reference is not None:
             raise ValueError(
                 f"{type(self.config).__name__}: reference points need a 2-D grid, got a latent "

@@ -16,10 +16,8 @@ Each head projects the pixels t of a patch to a few latent tokens z, and back:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import pi
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -99,7 +97,7 @@ class SpectralBlock(nn.Module):
         return torch.einsum("bnhm,bhme->bnhe", weights, z.to(weights.dtype)).flatten(2)
 
     def _transition(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
-        """z plus a trigonometric series in each of its numbers. In full precision."""
+        """Add a trigonometric series to each number. In full precision."""
         with full_precision(z):
             z = z.to(self.waves.dtype)
             steps = torch.arange(self.waves.shape[-1], dtype=z.dtype, device=z.device)

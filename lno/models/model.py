@@ -156,6 +156,16 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
+    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
+        grid = self.spec.grid
+        if grid is None or len(grid) != 2:
+            raise ValueError(
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
+            )
+        return grid[0], grid[1]
+
     def check_points(
         self,
         x: Float[Tensor, "#b n d"],
@@ -184,15 +194,6 @@ class Model(nn.Module, ABC):
             raise ValueError(
                 f"this {name} is for the grid {self.spec.grid} of {expected} points, got "
                 f"{u.shape[1]}: use on_grid for data on another grid"
-            )
-
-    def require_plane_grid(self, otherwise: str | None = None) -> None:
-        """Raise unless the data are on a 2-D grid; `otherwise` is a config that needs none."""
-        if self.spec.grid is None or len(self.spec.grid) != 2:
-            raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {self.spec.grid}: pass "
-                "Fields(..., grid=(rows, columns))"
-                + ("" if otherwise is None else f", or {otherwise} for point clouds")
             )
 
     # -- only of models that stream --------------------------------------------------------------

@@ -11,6 +11,7 @@ are the identity, unless a model has others there.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -65,7 +66,7 @@ class UNet(nn.Module):
         self.first = DoubleConvolution(width, width, width, batch_norm)
         self.down = nn.ModuleList(
             DoubleConvolution(above, below, below, batch_norm)
-            for above, below in zip(channels, channels[1:], strict=False)
+            for above, below in pairwise(channels)
         )
         self.between = nn.ModuleList(between or (nn.Identity() for _ in channels))
         # A level of the decoder reads two maps of its size and gives one of the size above it.

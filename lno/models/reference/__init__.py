@@ -14,7 +14,17 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.model import Model, ModelConfig
-from lno.models.reference import ffno, fno, geofno, lno, lsm, transolver, ufno
+from lno.models.reference import (
+    factformer,
+    ffno,
+    fno,
+    galerkin,
+    geofno,
+    lno,
+    lsm,
+    transolver,
+    ufno,
+)
 
 # From published weights and the settings that they do not determine.
 Translator = Callable[
@@ -28,6 +38,8 @@ TRANSLATORS: dict[str, Translator] = {
     "ffno": ffno.translate,
     "ufno": ufno.translate,
     "lsm": lsm.translate,
+    "galerkin": galerkin.translate,
+    "factformer": factformer.translate,
 }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from lno.data.fields import Spec
 from lno.models.geometry_map import LatentGrid
+from lno.models.reference.library import reference_of, spec_of
 from lno.models.reference.weights import Published
 
 MAP = {
@@ -35,7 +36,7 @@ def first_and_last(published: Published, config: Mapping[str, Any]) -> tuple[dic
     published.stem()
     published.layer("head.input", "fc1")
     published.layer("head.output", "fc2")
-    grid = args["shapelist"] if args["geotype"] == "structured_2D" else None
+    spec = spec_of(args)
     cloud = None
     if args["geotype"] == "unstructured":
         sizes = config.get("kwargs", {})
@@ -49,21 +50,13 @@ def first_and_last(published: Published, config: Mapping[str, Any]) -> tuple[dic
             map_width=geometry_map(published),
             standardized=False,
         )
-    elif grid is None:
-        raise ValueError(
-            "expected weights for 'structured_2D' or 'unstructured' data, got geotype "
-            f"{args['geotype']!r}"
-        )
-    distances = args["unified_pos"] and grid is not None
     keys = {
         "width": args["n_hidden"],
-        "reference": args["ref"] if distances else None,
+        "reference": reference_of(args),
         "time_input": bool(args["time_input"]),
         "cloud": cloud,
     }
-    channels = args["fun_dim"] + keys["time_input"]
-    shape = None if grid is None else tuple(grid)
-    return keys, Spec(args["space_dim"], channels, args["out_dim"], shape)
+    return keys, spec
 
 
 def fourier_layers(published: Published, count: int, first: int = 0, prefix: str = "") -> None:
