@@ -8,8 +8,15 @@ import torch
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.ffno import FFNO, FFNOConfig
+from lno.models.fno import FNO, FNOConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
+from lno.models.geofno import GeoFNO, GeoFNOConfig
+from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -20,12 +27,20 @@ from lno.models.model import (
 )
 from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
+from lno.models.ufno import UFNO, UFNOConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "fno": (FNO, FNOConfig),
+    "geofno": (GeoFNO, GeoFNOConfig),
+    "ffno": (FFNO, FFNOConfig),
+    "ufno": (UFNO, UFNOConfig),
+    "lsm": (LSM, LSMConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -56,21 +71,36 @@ def build_model(
 
 
 __all__ = [
+    "FFNO",
+    "FNO",
     "GNOT",
     "LNO",
+    "LSM",
     "MODELS",
+    "UFNO",
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FFNOConfig",
+    "FNOConfig",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
+    "GeoFNO",
+    "GeoFNOConfig",
     "LNOConfig",
+    "LSMConfig",
     "LatentBlock",
+    "LatentGrid",
     "Model",
     "ModelConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
     "Transolver",
     "TransolverConfig",
+    "UFNOConfig",
     "apply_model",
     "build_model",
     "capable_models",

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count, require_heads
+from lno.config import require_count, require_heads, require_part
 from lno.data import Batch, Spec
 from lno.models.streamed import SoftmaxSums
 
@@ -31,7 +31,8 @@ class ModelConfig:
     """Sizes of a model: a frozen dataclass beside its class, checked when it is made.
 
     Whole numbers must lie within `limits`, so that a damaged or hostile file is refused before
-    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`.
+    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`. The
+    config of a part is a config, too.
 
     >>> @dataclass(frozen=True)
     ... class Sizes(ModelConfig):
@@ -60,6 +61,7 @@ class ModelConfig:
                 require_count(key, value, most, least)
             if kind == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{key} must be True or False, got {value!r}")
+            require_part(type(self), field.name, value)
         if "heads" in values:
             require_heads(name, values["heads"], values["width"])
 
@@ -153,6 +155,16 @@ class Model(nn.Module, ABC):
             other = type(self)(replace(self.spec, grid=grid), self.config)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
+
+    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
+        grid = self.spec.grid
+        if grid is None or len(grid) != 2:
+            raise ValueError(
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
+            )
+        return grid[0], grid[1]
 
     def check_points(
         self,

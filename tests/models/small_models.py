@@ -9,7 +9,15 @@ from typing import Any
 import torch
 
 from lno import Spec
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.models import (
+    MODELS,
+    DeepONetConfig,
+    FactFormerConfig,
+    GalerkinConfig,
+    GNOTConfig,
+    LNOConfig,
+    TransolverConfig,
+)
 
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
@@ -20,6 +28,10 @@ GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
 CLOUD = TransolverConfig(32, 2, 4, 8, mlp_ratio=2, convolution=False, reference=None)
 REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=3)
 RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
+GALERKIN = GalerkinConfig(32, 2, 4, reference=None)
+GALERKIN_GRID = GalerkinConfig(32, 2, 4, mlp_ratio=1, reference=3)
+FACTFORMER = FactFormerConfig(32, 2, 4, reference=None)
+FACTFORMER_GRID = FactFormerConfig(32, 2, 4, mlp_ratio=1, reference=3)
 
 
 def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
@@ -28,6 +40,9 @@ def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+        if model.keeps_statistics:  # those of some data, not the initial ones
+            x, u, _ = inputs(i=in_channels)
+            model.train()(x, u, x)
     return model.to(dtype).eval()
 
 
@@ -52,7 +67,7 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **{"layers" if type(config) is TransolverConfig else "blocks": 1})
+    return replace(config, **{"blocks" if hasattr(config, "blocks") else "layers": 1})
 
 
 def inputs(

@@ -50,6 +50,7 @@ def name_of(demand: Demand) -> str:
 
 EVERY_DEMAND = pytest.mark.parametrize("demand", DEMANDS, ids=name_of)
 EVERY_MODEL = pytest.mark.parametrize("kind", MODELS)
+NEED_GRID = [kind for kind, (model_class, _) in MODELS.items() if model_class.needs_grid]
 STREAMING = [kind for kind, (model_class, _) in MODELS.items() if model_class.streams]
 
 
@@ -89,7 +90,12 @@ def serves(model: Model, demand: Demand) -> bool:
 @EVERY_MODEL
 @EVERY_DEMAND
 def test_a_model_is_refused_exactly_if_it_cannot(kind: str, demand: Demand) -> None:
-    model = small(kind, demand.spec)
+    try:
+        model = small(kind, demand.spec)
+    except ValueError as error:
+        assert kind in NEED_GRID and "needs data on a 2-D grid" in str(error)
+        assert kind not in capable_models(demand)
+        return
     if serves(model, demand):
         require_capable(model, kind, demand)
         assert kind in capable_models(demand)
@@ -151,9 +157,7 @@ def test_a_model_for_one_grid_takes_no_other() -> None:
     assert toy.on_grid(GRID) is toy
     with pytest.raises(ValueError, match=r"only on the grid.*expected \(10, 6\), got \(5, 7\)"):
         toy.on_grid((5, 7))
-    refusal = (
-        r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver$"
-    )
+    refusal = r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver"
     with pytest.raises(ValueError, match=refusal):
         require_capable(toy, "toy", Demand(other))
 
@@ -179,6 +183,10 @@ def test_configs_are_checked_by_their_types() -> None:
 @EVERY_MODEL
 @pytest.mark.parametrize("spec", [CLOUD_SPEC, GRID_SPEC, Spec(2, 1, 3, (60,))])
 def test_default_models_of_every_spec_read_each_sample_and_no_other(kind: str, spec: Spec) -> None:
+    if kind in NEED_GRID and spec is not GRID_SPEC:
+        with pytest.raises(ValueError, match="needs data on a 2-D grid"):
+            build_model(kind, None, spec)
+        return
     model, (x, u, _) = build_model(kind, None, spec).eval(), inputs()
     require_capable(model, kind, Demand(spec))
     changed = u.clone()
@@ -217,7 +225,7 @@ def test_the_models_that_stream() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in STREAMING])
 def test_other_models_refuse_to_stream(kind: str) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, GRID_SPEC), inputs()
     for call in (
         lambda: model.encode_parts(lambda: parts_of(x, u, None, None)),
         lambda: model.decode(u, q),
@@ -254,10 +262,11 @@ def test_streaming_models_reduce_their_sums(kind: str) -> None:
 @EVERY_MODEL
 def test_a_batch_is_passed_with_parameters_and_weights(kind: str) -> None:
     """Weights only if asked for, and only to models that read them."""
-    model, (x, u, _) = small(kind, Spec(2, 3, 3)), inputs()
+    grid = GRID if kind in NEED_GRID else None
+    model, (x, u, _) = small(kind, Spec(2, 3, 3, grid)), inputs()
     parameters = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
     weights = torch.rand(1, 60, generator=torch.Generator().manual_seed(3))
-    mask = mask_of_lengths(60, 23)
+    mask = None if model.needs_grid else mask_of_lengths(60, 23)
     batch = Batch(x, u, x, mask=mask, parameters=parameters, weights=weights)
     joined = torch.cat((u, parameters[:, None].expand(2, 60, 2)), dim=-1)
     plain = model(x, joined, x, mask)
@@ -274,7 +283,8 @@ def test_a_batch_is_passed_with_parameters_and_weights(kind: str) -> None:
 
 @EVERY_MODEL
 def test_models_that_read_weights_count_points_by_them(kind: str) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    spec = GRID_SPEC if kind in NEED_GRID else CLOUD_SPEC
+    model, (x, u, q) = small(kind, spec), inputs()
     if not model.reads_weights:
         with pytest.raises(TypeError, match="weights"):
             model(x, u, q, weights=torch.ones(2, 60))

@@ -11,6 +11,10 @@ import torch
 from small_models import (
     CLOUD,
     DEEPONET,
+    FACTFORMER,
+    FACTFORMER_GRID,
+    GALERKIN,
+    GALERKIN_GRID,
     GNOT_ONE,
     GNOT_THREE,
     GRID,
@@ -68,6 +72,10 @@ FORMS = {
     # Distances to reference points replace positions. The placeholder is for data without values.
     "transolver on a grid": Form(REGULAR, False, frozenset({"placeholder"})),
     "transolver on a raw grid": Form(RAW, idle=frozenset({"placeholder"})),
+    "galerkin": Form(GALERKIN),
+    "galerkin on a grid": Form(GALERKIN_GRID, False),
+    "factformer": Form(FACTFORMER),
+    "factformer with reference points": Form(FACTFORMER_GRID, False),
 }
 
 

@@ -14,7 +14,17 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.model import Model, ModelConfig
-from lno.models.reference import lno, transolver
+from lno.models.reference import (
+    factformer,
+    ffno,
+    fno,
+    galerkin,
+    geofno,
+    lno,
+    lsm,
+    transolver,
+    ufno,
+)
 
 # From published weights and the settings that they do not determine.
 Translator = Callable[
@@ -23,6 +33,13 @@ Translator = Callable[
 TRANSLATORS: dict[str, Translator] = {
     "lno": lno.translate,
     "transolver": transolver.translate,
+    "fno": fno.translate,
+    "geofno": geofno.translate,
+    "ffno": ffno.translate,
+    "ufno": ufno.translate,
+    "lsm": lsm.translate,
+    "galerkin": galerkin.translate,
+    "factformer": factformer.translate,
 }
 
 
