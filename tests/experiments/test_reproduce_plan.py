@@ -18,7 +18,6 @@ from lno.experiments.runs import RunSpec
 from lno.files import write_json
 
 
-
 def test_asking_for_what_the_table_has_not_is_an_error() -> None:
     with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of airf"):
         queue.chosen(forward.SPECS, ["drcy"])
