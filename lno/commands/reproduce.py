@@ -123,7 +123,7 @@ def reproduce_efficiency(
     nothing else uses the GPU.
     """
     asked = (_names(problems), _names(models))
-    for names, known in zip(asked, (CASES, MODELS), strict=True):
+    for names, known in zip(asked, (list(CASES), list(MODELS)), strict=True):
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"no {unknown[0]!r} in this table: expected {', '.join(known)}")
     wanted = efficiency.cases(*asked)

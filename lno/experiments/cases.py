@@ -11,7 +11,7 @@ import torch
 
 from lno.data import Fields, Spec
 from lno.experiments.presets import preset
-from lno.models import MODELS, Demand, require_capable
+from lno.models import Demand, build_model, require_capable
 from lno.tasks import Rollout, Task
 from lno.training.inputs import model_config
 
@@ -76,11 +76,11 @@ def obstacle(problem: str, model: str) -> str | None:
     >>> obstacle("elasticity", "transolver") is None
     True
     """
-    chosen, cls = preset(problem, "paper", model), MODELS[model][0]
+    chosen = preset(problem, "paper", model)
     spec = CASES[problem].model_spec(chosen.task)
     try:
         with torch.device("meta"):  # no memory, no time
-            built = cls(spec, model_config(model, chosen.config, spec, chosen.task))
+            built = build_model(model, model_config(model, chosen.config, spec, chosen.task), spec)
         subset = chosen.recipe.queries is not None
         require_capable(built, model, Demand(spec, chosen.task.asks_elsewhere, subset=subset))
     except ValueError as error:
