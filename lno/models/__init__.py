@@ -20,6 +20,8 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.oformer import OFormer, OFormerConfig
+from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
 
@@ -29,7 +31,9 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
     "galerkin": (Galerkin, GalerkinConfig),
+    "oformer": (OFormer, OFormerConfig),
     "factformer": (FactFormer, FactFormerConfig),
+    "ono": (ONO, ONOConfig),
 }
 
 
@@ -63,6 +67,7 @@ __all__ = [
     "GNOT",
     "LNO",
     "MODELS",
+    "ONO",
     "DeepONet",
     "DeepONetConfig",
     "Demand",
@@ -75,6 +80,7 @@ __all__ = [
     "LatentBlock",
     "Model",
     "ModelConfig",
+    "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
     "Transolver",

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.model import Model, ModelConfig
-from lno.models.reference import factformer, galerkin, lno, transolver
+from lno.models.reference import factformer, galerkin, lno, oformer, ono, transolver
 
 # From published weights and the settings that they do not determine.
 Translator = Callable[
@@ -24,7 +24,9 @@ TRANSLATORS: dict[str, Translator] = {
     "lno": lno.translate,
     "transolver": transolver.translate,
     "galerkin": galerkin.translate,
+    "oformer": oformer.translate,
     "factformer": factformer.translate,
+    "ono": ono.translate,
 }
 
 
