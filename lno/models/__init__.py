@@ -101,6 +101,8 @@ __all__ = [
     "LatentGrid",
     "Model",
     "ModelConfig",
+    "OFormer",
+    "OFormerConfig",
     "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",

@@ -15,8 +15,15 @@ from lno import Fields, Operator, Recipe, Spec
 from lno.models import Model, ModelConfig
 
 GRID = (8, 6)
+# Small models that keep statistics, by their names in MODELS.
+SIZES: dict[str, dict[str, Any]] = {
+    "toy": {},
+    "lsm": {"width": 4, "heads": 2, "tokens": 2, "basis": 2},
+    "ufno": {"width": 4, "modes": 4, "reference": 3},
+    "ono": {"width": 16, "layers": 2, "heads": 2, "modes": 3},
+}
 EVERYTHING = Recipe(
-    epochs=3, batch=3, optimizer="muon", learning_rate=2e-3, clip=1.0, ema=0.8, weight_decay=0.01
+    epochs=2, batch=3, optimizer="muon", learning_rate=2e-3, clip=1.0, ema=0.8, weight_decay=0.01
 )
 
 
@@ -65,6 +72,7 @@ def grid_samples(samples: int = 10, grid: tuple[int, int] = GRID) -> Fields:
 
 def fit(kind: str = "toy", data: Fields | None = None, **keys: Any) -> Operator:
     settings = {"model": kind, "progress": False, "device": "cpu", "recipe": EVERYTHING, **keys}
+    settings = settings if "init" in keys else {"config": SIZES[kind], **settings}
     return Operator.fit(grid_samples() if data is None else data, **settings)
 
 
