@@ -18,8 +18,9 @@ T = TypeVar("T")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """The fields of a dataclass, ready for JSON (one level deep)."""
-    return {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    """The fields of a dataclass, ready for JSON; those that are dataclasses become dictionaries."""
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return {name: to_dict(v) if _is_dataclass(type(v)) else v for name, v in values.items()}
 
 
 def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
@@ -52,11 +53,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     ]
     if missing:
         raise ValueError(f"{cls.__name__} needs the key {missing[0]!r}, which is missing")
-    # JSON has no tuples: a list becomes one where the dataclass says so.
-    converted = {
-        key: tuple(v) if isinstance(v, list) and "tuple" in str(fields[key].type) else v
-        for key, v in values.items()
-    }
+    converted = {key: _from_json(cls, fields[key], v) for key, v in values.items()}
     try:
         built = cls(**converted)  # first: what it says of wrong values says more
     except (TypeError, AttributeError, KeyError, OverflowError):
@@ -64,6 +61,42 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
         raise
     _require_types(cls, converted)
     return built
+
+
+def _from_json(cls: type, field: dataclasses.Field, value: Any) -> Any:
+    """JSON has neither tuples nor dataclasses: lists and mappings become what the field holds."""
+    if isinstance(value, list) and "tuple" in str(field.type):
+        return tuple(value)
+    part = _part(cls, field.name) if isinstance(value, Mapping) else None
+    return value if part is None else from_dict(part, value)
+
+
+def require_part(cls: type, name: str, value: Any) -> None:
+    """Raise unless `value` may be in this field, if it is one that holds a dataclass.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Size:
+    ...     width: int = 3
+    >>> Box = dataclasses.make_dataclass("Box", [("size", Size | None), ("name", str)])
+    >>> from_dict(Box, to_dict(Box(Size(4), "mine")))
+    Box(size=Size(width=4), name='mine')
+    >>> require_part(Box, "size", 4)
+    Traceback (most recent call last):
+    ...
+    ValueError: Box.size: expected Size(...) or null, got 4
+    """
+    if _part(cls, name) is not None:
+        require_type(f"{cls.__name__}.{name}", value, _type_hints(cls)[name])
+
+
+def _part(cls: type, name: str) -> type | None:
+    """The dataclass that a field of a dataclass holds, or None."""
+    hint = _type_hints(cls).get(name)
+    return next((one for one in (hint, *get_args(hint)) if _is_dataclass(one)), None)
+
+
+def _is_dataclass(cls: Any) -> bool:
+    return isinstance(cls, type) and dataclasses.is_dataclass(cls)
 
 
 def _require_types(cls: type, values: Mapping[str, Any]) -> None:
@@ -118,6 +151,8 @@ def _has_type(value: Any, expected: Any) -> bool:
         return isinstance(value, Mapping) and all(
             _has_type(k, inner[0]) and _has_type(v, inner[1]) for k, v in value.items()
         )
+    if _is_dataclass(expected):
+        return isinstance(value, expected)
     # An object, which its class has checked: nothing that JSON can hold.
     return not isinstance(value, bool | int | float | str | list | dict | None)
 
@@ -134,6 +169,8 @@ def _in_words(expected: Any, several: bool = False) -> str:
     if origin is dict:
         of = f" of {_in_words(inner[0], True)} to {_in_words(inner[1], True)}"
         return f"{'mappings' if several else 'a mapping'}{of}"
+    if _is_dataclass(expected):
+        return f"{expected.__name__}s" if several else f"{expected.__name__}(...)"
     return "anything" if expected is Any else str(getattr(expected, "__name__", expected))
 
 

@@ -113,6 +113,7 @@ class Operator:
         folder: str | Path | None = None,
         resume: bool = False,
         minutes: float | None = None,
+        steps: int | None = None,
         pause_after: float | None = None,
         split: str = "samples",
         tensorboard: bool = False,
@@ -142,6 +143,7 @@ class Operator:
             resume: continue from the last checkpoint in `folder`, bit-for-bit.
             minutes: a time budget instead of epochs: the speed is measured, and the learning rate
                 schedule is fitted into the budget.
+            steps: as many steps instead of epochs.
             pause_after: stop early after so many minutes, ready to resume.
             split: what processes under torchrun share: "samples" of a batch, or "points" of a
                 sample.
@@ -187,6 +189,7 @@ class Operator:
             pick_precision(precision, where),
             processes,
             symmetries,
+            total_steps=steps or 0,
         )
         began = perf_counter()
         finished = run(

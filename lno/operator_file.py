@@ -1,8 +1,9 @@
 """An `Operator` in one safetensors file: weights as tensors, all else as JSON in its metadata.
 
-The weights of several members are stacked along a leading axis. The metadata hold one JSON object;
-its first key is the SHA-256 of the file (`lno.files.seal`). When a file is loaded, the digest and
-every value are checked: against each other, against the weights and against `lno.limits`.
+With the weights go the statistics that a model keeps (`Model.keeps_statistics`). Tensors of several
+members are stacked along a leading axis. The metadata hold one JSON object; its first key is the
+SHA-256 of the file (`lno.files.seal`). When a file is loaded, the digest and every value are
+checked: against each other, against the weights and against `lno.limits`.
 """
 
 from __future__ import annotations
@@ -117,8 +118,9 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     }
     for name, weight in weights.items():
         _require_finite(name, weight)
-    if half:
-        weights = {name: _half(name, weight) for name, weight in weights.items()}
+    if half:  # statistics are few, and may be too small or too large for it
+        trained = dict(operator.model.named_parameters())
+        weights = {n: _half(n, weight) if n in trained else weight for n, weight in weights.items()}
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: text})

@@ -10,10 +10,12 @@ import typer
 
 from lno.commands.console import command, new_app, say, show, show_table
 from lno.experiments import efficiency, pretrained
+from lno.experiments.cases import CASES
 from lno.experiments.plan import jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
 from lno.experiments.tables import EXPERIMENTS, Experiment
+from lno.models import MODELS
 
 app = new_app("Reproduce the tables of the paper: train what is missing, then print them.")
 RESULTS = Path("results")
@@ -62,7 +64,7 @@ def add_command(experiment: Experiment) -> None:
             specs = on_file(specs, data, experiment)
         jobs = jobs_of_table(specs, range(seeds), results, together=not apart)
         if dry_run:
-            show_table(plan(jobs))
+            show_table(plan(jobs, results))
             return
         done = _work(jobs, results, minutes, device)
         for table in (make(specs, range(seeds), results) for make in experiment.tables):
@@ -88,10 +90,10 @@ def reproduce_all(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Every missing run of every table: required ones first, by problem, the cheapest first."""
+    """Every missing run of every table: required ones first, and of these the cheapest first."""
     jobs = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
     if dry_run:
-        show_table(plan(jobs))
+        show_table(plan(jobs, results))
         there = {
             "efficiency": not efficiency.missing(results),
             "pretrained": (results / "benchmarks" / "pretrained.json").exists(),
@@ -115,20 +117,22 @@ def reproduce_efficiency(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Weights, memory and time of training, LNO beside Transolver (Table 4 of the paper)."""
-    every = (tuple(efficiency.CASES), efficiency.MODELS)
-    asked = (_names(problems) or every[0], _names(models) or every[1])
-    for names, known in zip(asked, every, strict=True):
+    """Weights, memory and time of a training step of each model (Table 4 of the paper).
+
+    Runs of a given time take as many steps as fit into it by these times. So measure them while
+    nothing else uses the GPU.
+    """
+    asked = (_names(problems), _names(models))
+    for names, known in zip(asked, (list(CASES), list(MODELS)), strict=True):
         if unknown := [name for name in names if name not in known]:
             raise ValueError(f"no {unknown[0]!r} in this table: expected {', '.join(known)}")
-    problems_, models_ = asked
-    wanted = [(p, m) for p in problems_ for m in models_]
-    wanted = wanted if again else efficiency.missing(results, *asked)
+    wanted = efficiency.cases(*asked)
+    wanted = wanted if again else efficiency.missing(results, wanted)
     if dry_run:
-        listed = ", ".join(f"{model} on {problem}" for problem, model in wanted)
+        listed = ", ".join(map(efficiency.named, wanted))
         show(f"missing, about a minute each: {listed}" if listed else "nothing is missing")
         return
-    efficiency.measure_all(results, wanted, precision, device)
+    efficiency.measure_all(results, wanted, precision, device, say)
     show_table(efficiency.table(results))
 
 

@@ -1,79 +1,51 @@
-"""What training costs, LNO beside Transolver: the paper's Table 4."""
+"""What a training step of each model costs; LNO beside Transolver: the paper's Table 4."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from lno.data import Fields
+from lno.config import require_type
+from lno.experiments.cases import CASES, obstacle
 from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import EFFICIENCY
-from lno.experiments.presets import preset
+from lno.experiments.presets import own_presets, preset
 from lno.files import read_json, write_json
-from lno.models import build_model
+from lno.models import MODELS, build_model
 from lno.report.runs import model_name
 from lno.report.tables import MISSING, Table
-from lno.tasks import Rollout, Task
-from lno.training.device import hardware, pick_device
-from lno.training.inputs import model_spec
+from lno.training.device import SHARED, hardware, pick_device
+from lno.training.inputs import model_config, model_spec
 from lno.training.loop import next_batches
 from lno.training.precision import pick_precision
 from lno.training.samples import Samples
 from lno.training.state import Training
 from lno.training.step import Step
 
-
-@dataclass(frozen=True)
-class Case:
-    """The sizes of a problem's data under the standard protocol.
-
-    Args:
-        grid: of the points; of a cloud, their number.
-        inputs: channels of u; without any, positions differ in every sample.
-        outputs: channels of y.
-    """
-
-    grid: tuple[int, ...]
-    inputs: int
-    outputs: int
-
-    def points_read(self, task: Task) -> int:
-        """Points of a sample in one training step."""
-        if task.gives_time:
-            return prod(self.grid[:-1])
-        return prod(self.grid) * (task.frames if isinstance(task, Rollout) else 1)
-
-    def data(self, samples: int) -> Fields:
-        """Random numbers in place of the data."""
-        random, n = np.random.default_rng(0), prod(self.grid)
-        y = random.normal(size=(samples, n, self.outputs)).astype(np.float32)
-        if self.inputs == 0:
-            return Fields(random.uniform(size=(samples, n, 2)).astype(np.float32), y=y)
-        axes = np.meshgrid(*(np.linspace(0, 1, side) for side in self.grid), indexing="ij")
-        x = np.stack(axes, -1).reshape(n, -1)
-        u = random.normal(size=(samples, n, self.inputs)).astype(np.float32)
-        return Fields(x, u, y=y, grid=self.grid)
-
-
-MODELS = ("lno", "transolver")
-CASES: dict[str, Case] = {
-    "darcy": Case((85, 85), 1, 1),
-    "ns2d": Case((64, 64), 10, 10),
-    "airfoil": Case((221, 51), 2, 1),
-    "elasticity": Case((972,), 0, 1),
-    "plasticity": Case((101, 31, 20), 1, 4),
-    "pipe": Case((129, 129), 2, 1),
-}
+PRINTED = tuple(EFFICIENCY)  # the models that the paper measured
 SAMPLES = 40  # random ones: neither their number nor their values change the time of a step
-BATCH = 4  # the same for every model, although Transolver's own recipes have others
+BATCH = 4  # the same for every model, although some of their own recipes have others
+CHEAPEST = ("elasticity", "darcy", "pipe", "airfoil", "ns2d", "plasticity")
+Key = tuple[str, str, int]  # problem, model, batch
+ROW: dict[str, Any] = {
+    "problem": str,
+    "model": str,
+    "precision": str,
+    "batch": int,
+    "parameters": int,
+    "milliseconds_per_step": float,
+    "seconds_per_epoch": float,
+    "peak_memory_gb": float | None,
+    "hardware": str,
+}
 
 
 @dataclass(frozen=True)
@@ -105,14 +77,16 @@ def measure(step: Callable[[], Any], device: torch.device, data: int, repeats: i
     return Cost(1e3 * float(np.median(times)), peak)
 
 
-def cost(problem: str, model: str, precision: str = "auto", device: str = "auto") -> dict[str, Any]:
+def cost(
+    problem: str, model: str, batch: int = BATCH, precision: str = "auto", device: str = "auto"
+) -> dict[str, Any]:
     """Parameters, seconds an epoch and peak memory of a model with the paper's sizes."""
     chosen, where = preset(problem, "paper", model), pick_device(device)
     data = CASES[problem].data(SAMPLES)
     scale = chosen.task.normalizers(data)
     spec = model_spec(data, scale, chosen.task)
-    net = build_model(model, chosen.config, spec).to(where)
-    recipe = replace(chosen.recipe, batch=BATCH, epochs=10**6)  # long enough to be compiled
+    net = build_model(model, model_config(model, chosen.config, spec, chosen.task), spec).to(where)
+    recipe = replace(chosen.recipe, batch=batch, epochs=10**6)  # long enough to be compiled
     used = pick_precision(precision, where)
     training = Training([net], chosen.task, scale, recipe, data, None, where, 0, used)
     samples, step = Samples(data, scale, where), Step(training)
@@ -136,43 +110,100 @@ def cost(problem: str, model: str, precision: str = "auto", device: str = "auto"
     }
 
 
-def measured(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
-    """What the ledger has, by problem and model."""
+def measured(results: Path) -> dict[Key, dict[str, Any]]:
+    """What the ledger has, by problem, model and batch."""
     path = results / "benchmarks" / "efficiency.json"
-    rows = read_json(path)["rows"] if path.exists() else []
-    return {(r["problem"], r["model"]): r for r in rows}
+    found = read_json(path) if path.exists() else {"rows": []}
+    try:
+        require_type("rows", found.get("rows"), list[dict[str, Any]])
+        for row in found["rows"]:
+            for key, kind in ROW.items():
+                require_type(key, row.get(key), kind)
+    except (ValueError, AttributeError) as error:
+        raise ValueError(f"{path}: expected the rows of a benchmark: {error}") from error
+    return {(r["problem"], r["model"], r["batch"]): r for r in found["rows"]}
 
 
-def missing(
-    results: Path, problems: Sequence[str] = tuple(CASES), models: Sequence[str] = MODELS
-) -> list[tuple[str, str]]:
-    """Problems and models whose cost the ledger lacks."""
+def step_cost(results: Path, problem: str, model: str, batch: int, precision: str) -> float | None:
+    """Milliseconds of a step that has the GPU for itself; None: not measured."""
+    row = measured(results).get((problem, model, batch))
+    if row is None or row["precision"] != precision or SHARED in row["hardware"]:
+        return None
+    return row["milliseconds_per_step"]
+
+
+def cases(problems: Sequence[str] = (), models: Sequence[str] = ()) -> list[Key]:
+    """What is worth measuring, the cheapest problems first.
+
+    Every model with the batches of its own recipe, for runs of a given time (`RunSpec.seconds`);
+    every model on Darcy, and the paper's two on every problem, with batches of the same size.
+    """
+    found: list[Key] = []
+    for problem in problems or sorted(CASES, key=CHEAPEST.index):
+        for model in models or MODELS:
+            alike = problem == "darcy" or model in PRINTED
+            own = own_presets(problem, model).get("paper")
+            batches = {own.recipe.batch} if own is not None else set()
+            batches |= {BATCH} if alike else set()
+            if batches and obstacle(problem, model) is None:
+                found += [(problem, model, batch) for batch in sorted(batches)]
+    return found
+
+
+def missing(results: Path, wanted: Sequence[Key] | None = None) -> list[Key]:
+    """Those of `cases` that the ledger lacks."""
     known = measured(results)
-    return [(p, m) for p in problems for m in models if (p, m) not in known]
+    return [key for key in (cases() if wanted is None else wanted) if key not in known]
 
 
 def measure_all(
-    results: Path, wanted: Sequence[tuple[str, str]], precision: str = "auto", device: str = "auto"
-) -> None:
-    """Measure models on problems, and write each into the ledger as soon as it is known."""
-    for problem, model in wanted:
+    results: Path,
+    wanted: Sequence[Key],
+    precision: str = "auto",
+    device: str = "auto",
+    say: Callable[[str], None] = lambda line: None,
+) -> bool:
+    """Measure models on problems, and write each into the ledger as soon as it is known.
+
+    Returns:
+        whether all could be measured; `say` is told the others and why.
+    """
+    order = {key: k for k, key in enumerate(itertools.product(CASES, MODELS))}
+    failed = False
+    for key in wanted:
         gc.collect()
         torch._dynamo.reset()
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        found = {**measured(results), (problem, model): cost(problem, model, precision, device)}
-        rows = [found[p, m] for p in CASES for m in MODELS if (p, m) in found]
+        try:
+            found = {**measured(results), key: cost(*key, precision, device)}
+        except RuntimeError as error:  # out of memory, say
+            say(f"{named(key)} could not be measured: {str(error).splitlines()[0]}")
+            failed = True
+            continue
+        rows = [found[k] for k in sorted(found, key=lambda k: (order.get(k[:2], len(order)), k))]
         write_json(results / "benchmarks" / "efficiency.json", {"rows": rows})
+    return not failed
+
+
+def named(key: Key) -> str:
+    """A case in words.
+
+    >>> named(("darcy", "lno", 4))
+    'lno on darcy in batches of 4'
+    """
+    problem, model, batch = key
+    return f"{model} on {problem} in batches of {batch}"
 
 
 def table(results: Path) -> Table:
     """Costs beside the paper's."""
     by = measured(results)
-    rows = list(by.values())
+    rows = [r for (_, model, batch), r in by.items() if model in PRINTED and batch == BATCH]
     shown, notes = [], []
     for problem in CASES:
-        for model in MODELS:
-            r, printed = by.get((problem, model)), EFFICIENCY[model][problem]
+        for model in PRINTED:
+            r, printed = by.get((problem, model, BATCH)), EFFICIENCY[model][problem]
             cells = [MISSING] * 4
             if r is not None:
                 memory = r["peak_memory_gb"]
@@ -184,10 +215,10 @@ def table(results: Path) -> Table:
                 ]
             beside = ", ".join(f"{v:g}" for v in printed)
             shown.append([problem, model_name(model), *cells, beside])
-        a, b = (by.get((problem, model)) for model in MODELS)
+        a, b = (by.get((problem, model, BATCH)) for model in PRINTED)
         if a and b and a["peak_memory_gb"]:
             times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))
-            old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in MODELS), strict=True)]
+            old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in PRINTED), strict=True)]
             notes.append(
                 f"{problem}: LNO takes {times:.2f} of Transolver's time and {memories:.2f} of its "
                 f"memory (paper: {old[2]:.2f} and {old[1]:.2f})."
@@ -200,6 +231,6 @@ def table(results: Path) -> Table:
     header.append("paper's three")
     where = ", ".join(sorted({r["hardware"] for r in rows}))
     ours = f"Measured on {where}" if rows else "Nothing was measured yet"
-    ours += f", in batches of {', '.join(sorted({str(r['batch']) for r in rows}))}" if rows else ""
+    ours += f", in batches of {BATCH}" if rows else ""
     notes.append(f"{ours}; the paper measured on an RTX 3090. `lno reproduce efficiency`")
     return Table("Cost of training", header, shown, notes)

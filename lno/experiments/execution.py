@@ -118,7 +118,7 @@ def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, o
     member, first = operator.member(k), seed == operator.provenance["seed"]
     found = spec.errors(member, test, seed)
     origin, length = operator.provenance, spec.preset.recipe.epochs
-    exact = operator.finished and spec.minutes is None
+    exact = operator.finished and spec.minutes is None and spec.seconds is None
     run = Run(
         problem=spec.problem,
         model=spec.model,
@@ -135,6 +135,7 @@ def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, o
         config={
             "model": asdict(member.model.config),
             "recipe": origin["recipe"],
+            **({"seconds": spec.seconds} if spec.seconds is not None else {}),
             **({"conditional": True} if operator.conditional else {}),
             **({"query_set": operator.query_set} if operator.query_set else {}),
         },

@@ -1,4 +1,4 @@
-"""The forward problems, LNO beside Transolver: the paper's Table 1."""
+"""The forward problems in detail, LNO beside Transolver; all models are in `comparison`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lno.experiments.paper import FORWARD
+from lno.experiments import comparison
+from lno.experiments.paper import FORWARD, PROBLEMS
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.report.runs import model_name
@@ -39,13 +40,20 @@ SPECS = (
     RunSpec("pipe", "lno", "paper", 500, "tf32"),
     RunSpec("pipe", "lno", "paper", 50, "tf32"),
     RunSpec("pipe", "transolver", "paper", 50, "tf32"),
-    *(RunSpec(name, "transolver", "paper", 500, "tf32", required=0) for name in FORWARD["lno"]),
+    *(RunSpec(name, "transolver", "paper", 500, "tf32", required=0) for name in PROBLEMS),
 )
 
 
+def specs() -> tuple[RunSpec, ...]:
+    """These runs, and those of all other models."""
+    return tuple(dict.fromkeys((*SPECS, *comparison.specs(SPECS))))
+
+
 def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
-    """Errors of the specs beside the paper's."""
-    rows, runs = [], {spec: list(spec.runs(results, seeds).values()) for spec in specs}
+    """Errors of the specs beside the paper's; without those that only compare models."""
+    others = {*comparison.specs(SPECS)} - {*SPECS}
+    shown = [spec for spec in specs if spec not in others]
+    rows, runs = [], {spec: list(spec.runs(results, seeds).values()) for spec in shown}
     for spec, found in runs.items():
         printed = FORWARD.get(spec.model, {}).get(spec.problem)
         rows.append(
@@ -75,7 +83,7 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         "seconds a seed",
     ]
     notes = [*_ratios(runs), *_unstable(runs), *_conditions(runs)]
-    return Table("Forward problems", header, rows, notes)
+    return Table("Forward problems, LNO and Transolver", header, rows, notes)
 
 
 def _errors(runs: Sequence[Run]) -> list[float]:
@@ -107,10 +115,10 @@ def _ratios(runs: dict[RunSpec, list[Run]]) -> list[str]:
     for spec, ours in runs.items():
         other = replace(spec, model="transolver")
         theirs = runs.get(other, [])
-        if spec.model != "lno" or not ours or not theirs:
+        a, b = (FORWARD[model][spec.problem] for model in ("lno", "transolver"))
+        if spec.model != "lno" or not ours or not theirs or a is None or b is None:
             continue
         ratio = _mean(_errors(ours)) / _mean(_errors(theirs))
-        a, b = (FORWARD[model][spec.problem] for model in ("lno", "transolver"))
         lines.append(
             f"{spec.problem}, {spec.epochs} epochs: LNO / Transolver = {ratio:.2f} "
             f"(paper: {a:g} / {b:g} = {a / b:.2f} at 500 epochs)."

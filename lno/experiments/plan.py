@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lno import tasks
-from lno.experiments.efficiency import CASES
+from lno.experiments.cases import CASES
+from lno.experiments.efficiency import measured
 from lno.experiments.presets import preset
 from lno.experiments.queue import Job, groups, missing_runs
 from lno.experiments.runs import RunSpec
@@ -38,7 +39,7 @@ def jobs_of_all(
     problems: Sequence[str] = (),
     models: Sequence[str] = (),
 ) -> list[Job]:
-    """The missing runs of every table: required ones first, by problem, the cheapest first.
+    """The missing runs of every table: required ones first, and of these the cheapest first.
 
     The first seed of a row is required, or as many as its table says; further seeds are not.
     Runs that others start from come before them.
@@ -58,9 +59,9 @@ def jobs_of_all(
     ]
     order = list(PROBLEMS)
 
-    def rank(job: Job) -> tuple[bool, int, bool, float]:
+    def rank(job: Job) -> tuple[bool, bool, float, int]:
         unknown = job.minutes is None
-        return not job.required, order.index(job.spec.problem), unknown, job.minutes or 0.0
+        return not job.required, unknown, job.minutes or 0.0, order.index(job.spec.problem)
 
     ordered: list[Job] = []
     for job in sorted(jobs, key=rank):
@@ -71,16 +72,17 @@ def jobs_of_all(
     return _once(ordered)
 
 
-def plan(jobs: Sequence[Job]) -> Table:
+def plan(jobs: Sequence[Job], results: Path) -> Table:
     """Jobs as a table, with about how long they take."""
     rows = []
     for job in jobs:
-        spec = job.spec
+        spec, first = job.spec, job.spec.waits_for(results)
         minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
-        what = [spec.problem, spec.model, spec.recipe, spec.precision, str(spec.epochs)]
+        minutes += "" if first is None else f", needs `{first}` first"
+        what = [spec.problem, spec.model, spec.recipe, spec.precision, spec.length]
         seeds = ", ".join(map(str, job.seeds))
         rows.append([*what, seeds, "yes" if job.required else "no", minutes])
-    header = ["problem", "model", "recipe", "precision", "epochs", "seeds", "required", "min"]
+    header = ["problem", "model", "recipe", "precision", "length", "seeds", "required", "min"]
     total = sum(job.minutes or 0.0 for job in jobs)
     note = f"about {total:.0f} minutes of training in all, where it is known"
     note = note if total else "how long they take is not known yet"
@@ -91,6 +93,8 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     """Minutes that runs of a spec will take, from the runs in the ledger; None: unknown."""
     if not spec.trained:
         return 0.0
+    if spec.seconds is not None:
+        return spec.seconds * seeds / 60
     paths = sorted((results / spec.problem / spec.model).glob("*.json"))
     for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != spec.recipe):
         alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
@@ -98,23 +102,17 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60
     if spec.protocol != "standard":
         return None
-    costs = [r for r in _rows(results, "efficiency") if _is_cost_of(spec, r)]
+    costs = [r for r in measured(results).values() if r["model"] == spec.model]
+    costs = [r for r in costs if r["problem"] in CASES]
     here = [r for r in costs if (r["problem"], r["precision"]) == (spec.problem, spec.precision)]
-    if here:
-        return _from_cost(spec, seeds, here[0])
+    for r in sorted(here, key=lambda r: r["batch"] != spec.preset.recipe.batch):
+        return _from_cost(spec, seeds, r)
     for r in _rows(results, "training_step"):
         time, case = r.get(f"{spec.precision}_ms"), str(r.get("case", ""))
         known = spec.model == "lno" and case.split(" ")[0] == spec.problem
         if known and isinstance(time, int | float):
             return time / 1e3 * spec.steps * seeds / 60
     return _from_cost(spec, seeds, costs[0]) if costs and spec.problem in CASES else None
-
-
-def _is_cost_of(spec: RunSpec, row: dict[str, Any]) -> bool:
-    """Whether a row of the table of costs is about the model of a spec."""
-    numbers = (row.get("milliseconds_per_step"), row.get("batch"))
-    known = row.get("model") == spec.model and row.get("problem") in CASES
-    return known and "precision" in row and all(isinstance(n, int | float) for n in numbers)
 
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:

@@ -1,7 +1,8 @@
 """Sizes and recipes: the one table of what "paper", "fast" and "small" mean.
 
 The paper gives L, D, M and H of LNO in its appendix D. The depths of the MLPs follow from the
-parameter counts of its table on efficiency. Transolver is trained as its authors did.
+parameter counts of its table on efficiency. The models that it compares with are trained as they
+were published (`published`).
 
 The inverse problem has two stages with presets of their own: "completer" and "propagator" are the
 paper's, for LNO, GNOT and DeepONet alike; "our-completer" and "our-propagator" are our own for LNO.
@@ -12,14 +13,15 @@ For other data and models there are general presets. They ask for nothing that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from lno.data import Fields
 from lno.data.observe import RandomRatio, Window
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.experiments.preset import FORGING, PAPER_RECIPE, STEADY, TRAJECTORY, Preset
+from lno.experiments.published import PUBLISHED
+from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig
 from lno.problems import PROBLEMS
-from lno.tasks import Completion, Propagation, Rollout, Snapshots, Steady, Task
+from lno.tasks import Completion, Propagation, Task
 from lno.training.recipe import Recipe
 
 _FORWARD = LNOConfig(width=128, latents=256, blocks=8, heads=8, layers=3, sharpness=1.0)
@@ -33,15 +35,6 @@ PAPER_CONFIGS: dict[str, LNOConfig] = {
     "pipe": _FORWARD,
     "burgers": replace(_FORWARD, width=96, blocks=4),
 }
-PAPER_RECIPE = Recipe(
-    epochs=500,
-    batch=4,
-    optimizer="adamw",
-    learning_rate=1e-3,
-    weight_decay=5e-5,
-    loss="relative_l2",
-)
-STEADY, TRAJECTORY, FORGING = Steady(), Rollout(10), Snapshots(20)
 WINDOW = Window("t", 0.25, 0.75)  # where Burgers' equation is observed
 RATIOS = (0.2, 0.1, 0.05, 0.01, 0.005)  # of its points there
 ANY_RATIO = RandomRatio(min(RATIOS), max(RATIOS))
@@ -49,43 +42,6 @@ ANY_RATIO = RandomRatio(min(RATIOS), max(RATIOS))
 # the field, and the model contributes little.
 FEW_SENSORS = RandomRatio(0.0025, 0.05)
 
-
-@dataclass(frozen=True)
-class Preset:
-    """A protocol, the sizes of a model and how to train it.
-
-    Args:
-        protocol: which data set of the problem, a key of `Problem.protocols`.
-        config: the sizes of the model; None: its defaults for the data.
-        recipe: how to train.
-        task: what a step means.
-        symmetries: augment training with the symmetries of the problem.
-        raw_coordinates: read periodic coordinates as plain numbers, as the paper does, not as cos
-            and sin.
-        conditional: condition predictions on the observations.
-    """
-
-    protocol: str
-    config: Any
-    recipe: Recipe
-    task: Task = STEADY
-    symmetries: bool = False
-    raw_coordinates: bool = False
-    conditional: bool = False
-
-    def training_data(self, fields: Fields) -> Fields:
-        """Samples as the model of this preset reads them."""
-        return fields.without_period() if self.raw_coordinates else fields
-
-
-# The published code of Transolver: the learning rate and its cycle are torch's defaults, the loss
-# is in physical units (outputs that it normalises, those of Darcy, Elasticity and Pipe, are decoded
-# first), and the relative error of the gradient is taken for each axis, which counts twice ours. On
-# Airfoil and Pipe it reads the positions of the nodes twice; ours, reference coordinates and these.
-_TRANSOLVER = replace(
-    PAPER_RECIPE, weight_decay=1e-5, beta2=0.999, schedule="onecycle_torch", physical=True
-)
-_MESH = TransolverConfig(mlp_ratio=2, reference=None)
 _PHYSICAL = replace(PAPER_RECIPE, physical=True)
 _SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 
@@ -183,40 +139,9 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             )
         },
     },
-    "gnot": _stages(GNOTConfig(width=96, blocks=4, experts=1)),
+    "gnot": {**_stages(GNOTConfig(width=96, blocks=4, experts=1)), "paper": PUBLISHED["gnot"]},
     "deeponet": _stages(DeepONetConfig(width=128, blocks=4, layers=3)),
-    "transolver": {
-        "paper": {
-            "darcy": Preset(
-                "standard", TransolverConfig(), replace(_TRANSOLVER, gradient=0.2, clip=0.1)
-            ),
-            "ns2d": Preset(
-                "standard",
-                TransolverConfig(width=256, slices=32),
-                replace(_TRANSOLVER, batch=2),
-                TRAJECTORY,
-                raw_coordinates=True,
-            ),
-            # Published: 0.1, for the sum of the losses of a batch; ours is their mean.
-            "airfoil": Preset(
-                "standard",
-                _MESH,
-                replace(_TRANSOLVER, batch=8, weight_decay=1e-4, clip=0.1 / 8),
-            ),
-            "elasticity": Preset(
-                "standard",
-                replace(_MESH, convolution=False),
-                replace(_TRANSOLVER, batch=1, schedule="cosine_torch"),
-            ),
-            "plasticity": Preset(
-                "standard",
-                replace(_MESH, mlp_ratio=1, time_input=True),
-                replace(_TRANSOLVER, batch=8),
-                FORGING,
-            ),
-            "pipe": Preset("standard", _MESH, _TRANSOLVER),
-        },
-    },
+    **{model: {"paper": own} for model, own in PUBLISHED.items() if model != "gnot"},
 }
 
 

@@ -37,9 +37,9 @@ class Job:
 
     def __str__(self) -> str:
         spec = self.spec
-        epochs = f", {spec.epochs} epochs" if spec.trained else ""
+        length = f", {spec.length}" if spec.trained else ""
         seeds = ", ".join(map(str, self.seeds))
-        return f"{spec.problem} {spec.model} {spec.recipe}{epochs}, seed {seeds}"
+        return f"{spec.problem} {spec.model} {spec.recipe}{length}, seed {seeds}"
 
 
 def work_off(
@@ -62,8 +62,8 @@ def work_off(
     Returns:
         whether all jobs are done.
     """
-    left = minutes
-    for job in jobs:
+    left, ready = minutes, [job for job in jobs if job.spec.waits_for(results) is None]
+    for job in ready:
         if left is not None and left <= 0:
             return False
         say(str(job))
@@ -71,7 +71,10 @@ def work_off(
         left = None if left is None else left - used
         if not finished:
             return False
-    return True
+    waiting = [job.spec.waits_for(results) for job in jobs if job not in ready]
+    for command in dict.fromkeys(waiting):
+        say(f"{waiting.count(command)} jobs wait for `{command}`")
+    return not waiting
 
 
 def train_missing(
@@ -99,7 +102,7 @@ def train_operators(
     """The trained operators of all seeds; those that are not in the cache are trained again."""
     for group in groups([seed for seed in seeds if spec.operator(seed) is None]):
         say(str(Job(spec, tuple(group))))
-        _train(spec, group, spec.samples(device), device, None)
+        _train(spec, group, spec.samples(device), device)
     found = [spec.operator(seed, device) for seed in seeds]
     if None in found:
         raise InterruptedError("training was stopped before its end: the same command continues it")
@@ -168,7 +171,7 @@ def chosen(
         and (not recipes or s.recipe in recipes)
     ]
     if epochs is not None:
-        found = [replace(s, epochs=epochs) if s.trained else s for s in found]
+        found = [replace(s, epochs=epochs, seconds=None) if s.trained else s for s in found]
     if precision is not None:
         pick_precision(precision, torch.device("cpu"))
         found = [replace(s, precision=precision) if s.trained else s for s in found]
@@ -187,7 +190,8 @@ def _make(job: Job, results: Path, device: str, minutes: float | None) -> tuple[
         return True, 0.0
     samples = spec.samples(device)
     if any(spec.kept(seed) is None for seed in job.seeds):
-        seconds = _train(spec, job.seeds, samples, device, minutes)
+        steps = None if spec.seconds is None else spec.steps_by(results)
+        seconds = _train(spec, job.seeds, samples, device, minutes, steps)
     for seed in job.seeds:
         found = spec.kept(seed, device)
         if found is None:
@@ -209,14 +213,20 @@ def _file(
 
 
 def _train(
-    spec: RunSpec, seeds: Sequence[int], samples: Samples, device: str, minutes: float | None
+    spec: RunSpec,
+    seeds: Sequence[int],
+    samples: Samples,
+    device: str,
+    minutes: float | None = None,
+    steps: int | None = None,
 ) -> float:
     """Train seeds together in the cache; returns the seconds that this call took."""
     folder = spec.folder(seeds)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
+    options = {"resume": resume, "pause_after": minutes, "steps": steps}
     with owner(folder):
-        operator = fit(spec, seeds, samples, folder, device, resume=resume, pause_after=minutes)
+        operator = fit(spec, seeds, samples, folder, device, **options)
     if operator.provenance.get("stopped") == "interrupted":
         raise KeyboardInterrupt  # not only this run: all of the work
     return operator.provenance["seconds"] - before

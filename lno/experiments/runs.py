@@ -20,6 +20,7 @@ from lno.config import to_dict
 from lno.data import Fields
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
+from lno.experiments import efficiency
 from lno.experiments.datasets import cache_folder, dataset, protocol_of
 from lno.experiments.presets import Preset, preset
 from lno.ledger import Run
@@ -43,6 +44,9 @@ class RunSpec:
         precision: as in `Operator.fit`.
         protocol: the data set of the problem.
         minutes: a time budget instead of epochs.
+        seconds: as many steps as fit into so many seconds if nothing else uses the GPU, by the time
+            of a step in the table of costs (`lno.experiments.efficiency`). Unlike `minutes`, the
+            result does not depend on how fast the run itself is.
         data: a data file in place of the problem's data set. Runs are named after it.
         task: in place of the preset's.
         validation: the share of the training samples that is held out for the learning curve.
@@ -51,6 +55,8 @@ class RunSpec:
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
     'paper-500-tf32-seed2'
+    >>> RunSpec("darcy", "lno", "paper", precision="tf32", seconds=120).name(0)
+    'paper-120s-tf32-seed0'
     """
 
     problem: str
@@ -63,22 +69,35 @@ class RunSpec:
     data: str | None = None
     task: Task | None = None
     validation: float | None = None
+    seconds: float | None = None
     required: int = field(default=1, compare=False)
 
     trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
     one_thread: ClassVar[bool] = False  # train on one CPU core
 
     def __post_init__(self) -> None:
-        if self.minutes is not None and self.epochs is not None:
-            raise ValueError("epochs and minutes both say how long to train: give one of them")
+        lengths = [k for k in ("epochs", "minutes", "seconds") if getattr(self, k) is not None]
+        if len(lengths) > 1:
+            raise ValueError(
+                f"{' and '.join(lengths)} both say how long to train: give one of them"
+            )
 
     def name(self, seed: int | str) -> str:
         """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
         if self.data is not None:  # by name and content, which no protocol is called
             protocol = f"{Path(self.data).stem}.{digest_of(self.data)[:8]}-"
-        length = f"{self.minutes:g}min" if self.minutes is not None else f"{self.epochs}"
+        length = f"{self.epochs}"
+        if self.minutes is not None or self.seconds is not None:
+            length = self.length.replace(" ", "")
         return f"{protocol}{self.recipe}-{length}-{self.precision}-seed{seed}"
+
+    @property
+    def length(self) -> str:
+        """How long a run is, in words."""
+        if self.minutes is not None:
+            return f"{self.minutes:g} min"
+        return f"{self.epochs} epochs" if self.seconds is None else f"{self.seconds:g} s"
 
     def path(self, results: Path, seed: int) -> Path:
         """The file of the run of a seed in the ledger."""
@@ -107,9 +126,22 @@ class RunSpec:
         known = PROBLEMS[self.problem].symmetries if self.problem in PROBLEMS else ()
         return known if self.preset.symmetries else ()
 
+    def steps_by(self, results: Path) -> int | None:
+        """Steps of one run; None: they depend on the time of a step, which the ledger lacks."""
+        if self.seconds is None:
+            return self.steps
+        batch = self.preset.recipe.batch
+        cost = efficiency.step_cost(results, self.problem, self.model, batch, self.precision)
+        return None if cost is None else max(1, int(1e3 * self.seconds / cost))
+
+    def waits_for(self, results: Path) -> str | None:
+        """The command that has to come first; None: there is none."""
+        known = self.seconds is None or self.steps_by(results) is not None
+        return None if known else "lno reproduce efficiency"
+
     @property
     def steps(self) -> int:
-        """Steps of one run on the data set of its protocol."""
+        """Steps of the epochs of one run on the data set of its protocol."""
         chosen = self.preset
         count = self._training_samples() * chosen.task.visits
         return chosen.recipe.epochs * -(-count // chosen.recipe.batch)

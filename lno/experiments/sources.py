@@ -82,7 +82,7 @@ def on_file(specs: Sequence[RunSpec], path: Path, experiment: Experiment) -> lis
         raise ValueError(f"--data: the samples of {experiment.name} are always made; leave it out")
     fields = _opened(path)
     problem = problem_of(fields, path)
-    found = [spec for spec in specs if spec.problem == problem]
+    found = [spec for spec in specs if spec.problem == problem and spec.seconds is None]
     if not found:
         known = ", ".join(sorted({spec.problem for spec in specs}))
         raise ValueError(f"--data: expected samples of {known}, got those of {problem} in {path}")

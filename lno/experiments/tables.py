@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import forward, inverse, inverse_tables, resolution
+from lno.experiments import comparison, forward, inverse, inverse_tables, resolution
 from lno.experiments.runs import RunSpec
 from lno.report.tables import Table
 
@@ -40,10 +40,17 @@ class Experiment:
 _ALL = (
     Experiment(
         "forward",
-        "Accuracy on the forward problems, LNO beside Transolver (Table 1 of the paper).",
-        "--problems darcy --dry-run",
-        lambda: forward.SPECS,
-        (forward.table,),
+        "Accuracy of all models on the forward problems (Table 1 of the paper): at equal time, at "
+        "equal epochs, and as published.",
+        "--problems darcy --models fno,lno --dry-run",
+        lambda: forward.specs(),
+        (
+            comparison.equal_time_table,
+            comparison.epochs_table,
+            comparison.equal_epochs_table,
+            comparison.published_table,
+            forward.table,
+        ),
         takes_files=True,
     ),
     Experiment(

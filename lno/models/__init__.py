@@ -9,10 +9,15 @@ from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
 from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.ffno import FFNO, FFNOConfig
+from lno.models.fno import FNO, FNOConfig
 from lno.models.galerkin import Galerkin, GalerkinConfig
+from lno.models.geofno import GeoFNO, GeoFNOConfig
+from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
 from lno.models.lno_plus import LNOPlus, LNOPlusConfig
+from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -21,8 +26,11 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.oformer import OFormer, OFormerConfig
+from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
+from lno.models.ufno import UFNO, UFNOConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
@@ -30,8 +38,15 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "fno": (FNO, FNOConfig),
+    "geofno": (GeoFNO, GeoFNOConfig),
+    "ffno": (FFNO, FFNOConfig),
+    "ufno": (UFNO, UFNOConfig),
+    "lsm": (LSM, LSMConfig),
     "galerkin": (Galerkin, GalerkinConfig),
+    "oformer": (OFormer, OFormerConfig),
     "factformer": (FactFormer, FactFormerConfig),
+    "ono": (ONO, ONOConfig),
 }
 
 
@@ -62,27 +77,42 @@ def build_model(
 
 
 __all__ = [
+    "FFNO",
+    "FNO",
     "GNOT",
     "LNO",
+    "LSM",
     "MODELS",
+    "ONO",
+    "UFNO",
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FFNOConfig",
+    "FNOConfig",
     "FactFormer",
     "FactFormerConfig",
     "GNOTConfig",
     "Galerkin",
     "GalerkinConfig",
+    "GeoFNO",
+    "GeoFNOConfig",
     "LNOConfig",
     "LNOPlus",
     "LNOPlusConfig",
+    "LSMConfig",
     "LatentBlock",
+    "LatentGrid",
     "Model",
     "ModelConfig",
+    "OFormer",
+    "OFormerConfig",
+    "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
     "Transolver",
     "TransolverConfig",
+    "UFNOConfig",
     "apply_model",
     "build_model",
     "capable_models",

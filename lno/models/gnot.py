@@ -36,7 +36,6 @@ from lno.data.fields import Spec
 from lno.models.layers import MLP, full_precision
 from lno.models.model import Model, ModelConfig
 
-EXPANSION = 4  # hidden features of experts and gates, in multiples of the width
 SMALLEST_TOTAL = 1e-20  # of the weights: a query and all keys may have no feature in common
 
 
@@ -51,6 +50,7 @@ class GNOTConfig(ModelConfig):
         layers: the number of hidden layers of the MLPs before and after the blocks.
         experts: the number of MLPs in a feed-forward layer, mixed by a gate that depends on
             positions only.
+        mlp_ratio: hidden features of experts and gates, in multiples of the width.
 
     >>> GNOTConfig(experts=3).width
     96
@@ -61,8 +61,9 @@ class GNOTConfig(ModelConfig):
     heads: int = 8
     layers: int = 3
     experts: int = 1
+    mlp_ratio: int = 4
 
-    limits: ClassVar[Mapping[str, tuple[int, int]]] = {"experts": (1, 256)}
+    limits: ClassVar[Mapping[str, tuple[int, int]]] = {"experts": (1, 256), "mlp_ratio": (1, 64)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -121,13 +122,12 @@ class LinearAttention(nn.Module):
 class Experts(nn.Module):
     """The mean of several feed-forward networks, weighted by a gate.
 
-    >>> Experts(width=16, count=2)(torch.rand(3, 30, 16), torch.full((3, 30, 2), 0.5)).shape
+    >>> Experts(16, 64, count=2)(torch.rand(3, 30, 16), torch.full((3, 30, 2), 0.5)).shape
     torch.Size([3, 30, 16])
     """
 
-    def __init__(self, width: int, count: int) -> None:
+    def __init__(self, width: int, inner: int, count: int) -> None:
         super().__init__()
-        inner = EXPANSION * width
         self.experts = nn.ModuleList(
             nn.Sequential(nn.Linear(width, inner), nn.GELU(), nn.Linear(inner, width))
             for _ in range(count)
@@ -153,12 +153,13 @@ class QueryBlock(nn.Module):
     def __init__(self, coordinates: int, config: GNOTConfig) -> None:
         super().__init__()
         c, heads, experts = config.width, config.heads, config.experts
+        inner = config.mlp_ratio * c
         self.norm_cross, self.norm_observed = nn.LayerNorm(c), nn.LayerNorm(c)
         self.cross_attention = LinearAttention(c, heads)
-        self.experts_cross, self.norm_experts_cross = Experts(c, experts), nn.LayerNorm(c)
+        self.experts_cross, self.norm_experts_cross = Experts(c, inner, experts), nn.LayerNorm(c)
         self.norm_self, self.self_attention = nn.LayerNorm(c), LinearAttention(c, heads)
-        self.experts_self, self.norm_experts_self = Experts(c, experts), nn.LayerNorm(c)
-        self.gate = MLP(coordinates, EXPANSION * c, experts, layers=1) if experts > 1 else None
+        self.experts_self, self.norm_experts_self = Experts(c, inner, experts), nn.LayerNorm(c)
+        self.gate = MLP(coordinates, inner, experts, layers=1) if experts > 1 else None
 
     def forward(
         self,

@@ -13,6 +13,16 @@ def full_precision(like: Tensor) -> torch.autocast:
     return torch.autocast(like.device.type, enabled=False)
 
 
+def unit_square(rows: int, columns: int, like: Tensor) -> Float[Tensor, "h w 2"]:
+    """The positions of a regular grid on the unit square, boundary included.
+
+    >>> unit_square(2, 3, like=torch.zeros(()))[1].tolist()
+    [[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
+    """
+    axes = (torch.linspace(0, 1, n, dtype=like.dtype, device=like.device) for n in (rows, columns))
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+
+
 class MLP(nn.Module):
     """Linear, GELU, then `layers` times r ← r + GELU(Linear(r)), then Linear.
 

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lno.config import require_count, require_heads
+from lno.config import require_count, require_heads, require_part
 from lno.data import Batch, Spec
 from lno.models.streamed import SoftmaxSums
 
@@ -32,7 +32,8 @@ class ModelConfig:
     """Sizes of a model: a frozen dataclass beside its class, checked when it is made.
 
     Whole numbers must lie within `limits`, so that a damaged or hostile file is refused before
-    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`.
+    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`. The
+    config of a part is a config, too.
 
     >>> @dataclass(frozen=True)
     ... class Sizes(ModelConfig):
@@ -61,6 +62,7 @@ class ModelConfig:
                 require_count(key, value, most, least)
             if kind == "bool" and not isinstance(value, bool):
                 raise ValueError(f"{key} must be True or False, got {value!r}")
+            require_part(type(self), field.name, value)
         if "heads" in values:
             require_heads(name, values["heads"], values["width"])
 
@@ -80,6 +82,8 @@ class Model(nn.Module, ABC):
     Attributes:
         answers_anywhere: predicts at points where nothing was observed.
         queries_interact: a prediction depends on the other query points of the call.
+        samples_interact: a prediction depends on the other samples of the batch; they all need the
+            same number of points, without a mask.
         needs_grid: reads points of a grid, all of them, in C order, without a mask.
         takes_other_grids: works on another grid than the one it was trained on.
         reads_weights: `forward` has an argument `weights`, the sizes of the observed points.
@@ -94,6 +98,7 @@ class Model(nn.Module, ABC):
 
     answers_anywhere: bool = True
     queries_interact: bool = False
+    samples_interact: bool = False
     needs_grid: bool = False
     takes_other_grids: bool = True
     reads_weights: bool = False
@@ -122,8 +127,12 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def with_time(cls, config: ModelConfig) -> ModelConfig:
-        """The same sizes for samples whose last input channel is their time."""
-        return config
+        """The same sizes for samples whose last input channel is their time.
+
+        If the config has `time_input`, the time is embedded; else it is read like other values.
+        """
+        timed = any(field.name == "time_input" for field in fields(config))
+        return replace(config, time_input=True) if timed else config  # type: ignore[call-arg]
 
     @classmethod
     def for_other_points(cls, config: ModelConfig) -> ModelConfig:
@@ -165,13 +174,13 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
-    def require_plane(self) -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none."""
+    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
             raise ValueError(
                 f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
-                "Fields(..., grid=(rows, columns)), or take a model for point clouds"
+                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
             )
         return grid[0], grid[1]
 
@@ -285,8 +294,8 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))
-    ['lno', 'lno_plus', 'deeponet']
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:2]
+    ['lno', 'lno_plus']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
@@ -314,6 +323,11 @@ def _obstacle(model: Model, demand: Demand) -> str | None:
         return (
             "predicts at all observed points at once, expected training on all query points, got "
             "a random subset of them (Recipe.queries)"
+        )
+    if model.samples_interact and demand.ragged:
+        return (
+            "reads the samples of a batch together, expected the same number of points in each, "
+            "got samples that differ in their number of points"
         )
     if model.needs_grid and demand.ragged:
         return (

@@ -21,6 +21,7 @@ from lno.models import MODELS
 from lno.text import plain
 
 UNTRAINED = {"rbf": "RBF", "kriging": "kriging"}  # methods without training
+SPELLED = {"geofno": "Geo-FNO", "ffno": "F-FNO", "ufno": "U-FNO"}  # other than their classes
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = (
     "#0072b2",
@@ -43,7 +44,7 @@ def model_name(model: str) -> str:
     ('DeepONet', 'RBF', 'mine')
     """
     if model in MODELS:
-        return MODELS[model][0].__name__
+        return SPELLED.get(model, MODELS[model][0].__name__)
     return UNTRAINED.get(model, model)
 
 

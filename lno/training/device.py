@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import torch
 
+SHARED = "shared (MPS)"  # in the description of a GPU that other runs use at the same time
+
 
 def pick_device(name: str | torch.device = "auto") -> torch.device:
     """The device called `name`; "auto" is CUDA if there is one, else Apple's GPU, else the CPU.
@@ -60,7 +62,7 @@ def hardware(device: torch.device) -> str:
     so the description says so.
     """
     if device.type == "cuda":
-        shared = ", shared (MPS)" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else ""
+        shared = f", {SHARED}" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else ""
         return torch.cuda.get_device_name(device) + shared
     threads = torch.get_num_threads()
     return f"{device.type.upper()}, {threads} thread{'s' if threads > 1 else ''}"

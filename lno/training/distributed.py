@@ -51,6 +51,11 @@ class Processes:
 
     def prepare(self, model: Model) -> None:
         """Let a model's encoder sum over all processes, where they split the points."""
+        if self.size > 1 and model.keeps_statistics:
+            raise ValueError(
+                f"{type(model).__name__} normalises with statistics of the whole batch, of which "
+                "each process has only a part: train it in one process, without torchrun"
+            )
         if not self.split_points:
             return
         if not model.streams:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
+from lno import limits
 from lno.config import from_dict, require_count, require_json, require_range
 from lno.data import Fields, Spec, columns
 from lno.data.checks import described, require_flag, require_type
@@ -74,8 +75,11 @@ def check_arguments(**given: Any) -> Recipe:
         require_range(name, 0.0 if given[name] is None else given[name], 0.0, 1e9)
     if isinstance(given["validation"], bool):
         raise TypeError("validation: expected a share like 0.1, or Fields, got a bool")
-    if given["epochs"] is not None and given["minutes"] is not None:
-        raise ValueError("epochs and minutes both say how long to train: pass one of them")
+    if given["steps"] is not None:
+        require_count("steps", given["steps"], limits.STEPS)
+    lengths = [name for name in ("epochs", "minutes", "steps") if given[name] is not None]
+    if len(lengths) > 1:
+        raise ValueError(f"{' and '.join(lengths)} both say how long to train: pass one of them")
     require_json("provenance of the data", given["train_data"].provenance)
     recipe = given["recipe"]
     recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})

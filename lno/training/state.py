@@ -1,9 +1,9 @@
 """Everything that a training run needs and changes, in one dataclass, and its checkpoints.
 
-A checkpoint is one safetensors file: weights, their moving average, optimiser state and generators
-as tensors; step counters, learning curve and identity as JSON in its metadata, with a digest of the
-whole file (`lno.files.seal`). A run resumed from it continues bit-for-bit on the same hardware; a
-damaged one is passed over for the one before it.
+A checkpoint is one safetensors file: weights and statistics of the models, their moving average,
+optimiser state and generators as tensors; step counters, learning curve and identity as JSON in its
+metadata, with a digest of the whole file (`lno.files.seal`). A run resumed from it continues
+bit-for-bit on the same hardware; a damaged one is passed over for the one before it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from lno.tasks import Task
 from lno.training.distributed import SINGLE, Processes
 from lno.training.optim import OPTIMIZERS, Optimizer
 from lno.training.recipe import Recipe
+from lno.training.statistics import Statistics
 
 KEEP = 2  # checkpoints: the older one is the fallback if the newer one is damaged
 METADATA_KEY, VERSION = "lno.checkpoint", 2
@@ -134,6 +135,8 @@ class Training:
             recipe.beta2,
             recipe.ema,
         )
+        self.statistics = Statistics(self.models, recipe.ema)
+        self._set_mode(training=True)  # models to fine-tune come in evaluation mode
 
     @property
     def epoch_samples(self) -> int:
@@ -173,18 +176,20 @@ class Training:
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
-        """Put the models into evaluation mode, with the moving average of their weights if any."""
+        """Put the models into evaluation mode, with the moving average of their state if any."""
         values, average = self.optimizer.values, self.optimizer.average
         kept = None if average is None else values.clone()
-        if average is not None:
-            values.copy_(average)
-        self._set_mode(training=False)
-        try:
-            yield
-        finally:
-            self._set_mode(training=True)
-            if kept is not None:
-                values.copy_(kept)
+        with self.statistics.restored():
+            if average is not None:
+                values.copy_(average)
+                self.statistics.use_average()
+            self._set_mode(training=False)
+            try:
+                yield
+            finally:
+                self._set_mode(training=True)
+                if kept is not None:
+                    values.copy_(kept)
 
     @contextmanager
     def restored(self) -> Iterator[None]:
@@ -202,6 +207,7 @@ class Training:
         with self.predicting():
             for parameter in (p for own in self.optimizer.parameters for p in own):
                 parameter.data = parameter.data.clone()
+        self.statistics.use_average()
         for model in self.models:
             self.processes.release(model)
         self._set_mode(training=False)
@@ -296,6 +302,7 @@ class Training:
             for name, v in model.state_dict().items()
         }
         tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
+        tensors |= {f"statistics.{k}": v for k, v in enumerate(self.statistics.average)}
         return tensors | {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
 
     def _set_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -307,6 +314,8 @@ class Training:
             )
         for name, values in self.optimizer.state():
             values.copy_(tensors[f"optimizer.{name}"])
+        for k, values in enumerate(self.statistics.average):
+            values.copy_(tensors[f"statistics.{k}"])
         for k, generator in enumerate(self.generators):
             generator.set_state(tensors[f"generator.{k}"])
 

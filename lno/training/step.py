@@ -104,10 +104,11 @@ class Step:
     """One step on encoded batches, one batch for each model.
 
     On CUDA, the loss is compiled if the run is long enough. The whole step, from the batches to the
-    new weights, is captured as one CUDA graph at the first batch of full size and then replayed;
-    batches of other shapes run eagerly. Several models are parallel branches of the graph, with
-    the results that each has alone. Several processes sum their gradients between the backward
-    pass, which is captured, and the update, which is not.
+    new weights, is captured as one CUDA graph at the first batch of full size and then replayed.
+    Batches of other shapes run eagerly, and so does everything if a graph cannot hold the model.
+    Several models are parallel branches of the graph, with the results that each has alone. Several
+    processes sum their gradients between the backward pass, which is captured, and the update,
+    which is not.
     """
 
     def __init__(self, training: Training) -> None:
@@ -165,9 +166,9 @@ class Step:
         return training.optimizer.numbers(training.step, recipe.learning_rate, pace)
 
     def _compiled(self) -> Callable[..., Tensor]:
-        """The loss as a function of weights and batch: compiled once for all models."""
+        """The loss as a function of a model's state and a batch: compiled once for all models."""
         loss = self.losses[0]
-        return compiled(lambda weights, batch: functional_call(loss, weights, (batch,)))
+        return compiled(lambda state, batch: functional_call(loss, state, (batch,)))
 
     def _differentiate(self, batches: Sequence[Batch], fast: bool = False) -> Tensor:
         """Compute the losses (k,) and gather their gradients in the optimiser."""
@@ -190,7 +191,7 @@ class Step:
             optimizer.gather(k, [None] * len(parameters))
             return batch.u.new_zeros(())
         if fast and self.compiled is not None:
-            value = self.compiled(dict(loss.named_parameters()), batch)
+            value = self.compiled(dict([*loss.named_parameters(), *loss.named_buffers()]), batch)
         else:
             value = loss(batch)
         optimizer.gather(k, torch.autograd.grad(value, parameters, allow_unused=True))
@@ -201,34 +202,50 @@ class Step:
         if limit is not None:
             optimizer.clip(limit)
         optimizer.update(self.numbers)
+        self.training.statistics.update_average(self.numbers[-1])
 
     def _capture(self, batches: Sequence[Batch]) -> None:
         start = time.perf_counter()
         self.inputs = [batch.each(Tensor.clone) for batch in batches]
+        stream = torch.cuda.Stream()
+        with self.training.statistics.restored():  # which the passes of the warm-up change
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                self._warm_up()
+            torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # On the same stream, where libraries already have their workspaces.
+            with torch.cuda.graph(graph, stream=stream):
+                self.output = self._differentiate(self.inputs, fast=True)
+                if self.single:
+                    self._update()
+            self.graph = graph
+        except Exception as error:  # a model may use what no graph can hold
+            first = error.__context__ or error  # ending a failed capture fails, too
+            warnings.warn(f"training continues without a CUDA graph: {_line(first)}", stacklevel=2)
+            self.capturable = False
+        self.training.compile_seconds += time.perf_counter() - start
+
+    def _warm_up(self) -> None:
+        """Some passes before the capture: compilation, and what libraries allocate."""
         # Several models keep a GPU busy: recomputing activations costs them more than it saves.
         kept = 1.0 if self.streams else KEPT_ACTIVATIONS
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):  # warm-up: compilation, and what libraries allocate
-            try:
-                with keep_activations(kept):
-                    self._differentiate(self.inputs, fast=True)
-            except Exception as error:  # whatever fails in the compiler must not end the run
-                if self.compiled is None:
-                    raise
-                reason = str(error).strip().splitlines()[:1]
-                warnings.warn(f"training continues uncompiled: {reason}", stacklevel=2)
-                self.compiled = None
-            for _ in range(2):
+        try:
+            with keep_activations(kept):
                 self._differentiate(self.inputs, fast=True)
-        torch.cuda.current_stream().wait_stream(stream)
-        self.graph = torch.cuda.CUDAGraph()
-        # On the same stream, where libraries already have their workspaces.
-        with torch.cuda.graph(self.graph, stream=stream):
-            self.output = self._differentiate(self.inputs, fast=True)
-            if self.single:
-                self._update()
-        self.training.compile_seconds += time.perf_counter() - start
+        except Exception as error:  # whatever fails in the compiler must not end the run
+            if self.compiled is None:
+                raise
+            warnings.warn(f"training continues uncompiled: {_line(error)}", stacklevel=2)
+            self.compiled = None
+        for _ in range(2):
+            self._differentiate(self.inputs, fast=True)
+
+
+def _line(error: BaseException) -> str:
+    """The kind of an error and the first line of its message."""
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 
 
 def _tensors(batch: Batch) -> list[Tensor | None]:

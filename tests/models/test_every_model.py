@@ -20,6 +20,11 @@ from small_models import (
     GRID,
     LNO_TIED,
     LNO_UNTIED,
+    OFORMER,
+    OFORMER_PLAIN,
+    ONO_LINEAR,
+    ONO_NYSTROM,
+    ONO_SOFTMAX,
     PLUS,
     PLUS_BY_POSITION,
     PLUS_LOCAL,
@@ -37,19 +42,31 @@ from small_models import (
 )
 
 from lno import Spec
-from lno.models import MODELS, DeepONetConfig
+from lno.models import MODELS, ModelConfig
 from lno.training.precision import matmul_precision
 
 
 @dataclass(frozen=True)
 class Form:
-    """A small model, and what of its inputs and weights no prediction depends on."""
+    """A small model, and which of the properties below it was not made to have.
+
+    Args:
+        config: its sizes.
+        reads_positions: predictions depend on positions.
+        idle: weights that no prediction depends on.
+        sums_points: sums over points are not means, so that their number scales the predictions.
+        orders_points: predictions depend on the order of the points.
+    """
 
     config: Any
     reads_positions: bool = True
     idle: frozenset[str] = frozenset()
+    sums_points: bool = False
+    orders_points: bool = False
 
     def can(self, capability: str) -> bool:
+        if hasattr(self, capability):
+            return getattr(self, capability)
         return getattr(make_without_memory(Spec(2, 1, 3, GRID), self.config), capability)
 
     def ask(
@@ -82,6 +99,12 @@ FORMS = {
     "transolver on a raw grid": Form(RAW, idle=frozenset({"placeholder"})),
     "galerkin": Form(GALERKIN),
     "galerkin on a grid": Form(GALERKIN_GRID, False),
+    "oformer": Form(OFORMER),
+    "plain oformer": Form(OFORMER_PLAIN),
+    "linear ono": Form(ONO_LINEAR, sums_points=True),
+    "softmax ono": Form(ONO_SOFTMAX, sums_points=True),
+    # Its landmarks are means over consecutive points, and it convolves along them.
+    "nystrom ono": Form(ONO_NYSTROM, sums_points=True, orders_points=True),
     "factformer": Form(FACTFORMER),
     "factformer with reference points": Form(FACTFORMER_GRID, False),
 }
@@ -104,7 +127,7 @@ EVERY_FORM_WITH_AND_WITHOUT_MASK = pytest.mark.parametrize(
         pytest.param(form, masked, id=f"masked {name}" if masked else name)
         for name, form in FORMS.items()
         for masked in (False, True)
-        if not masked or not form.can("needs_grid")
+        if not masked or not (form.can("needs_grid") or form.can("samples_interact"))
     ],
 )
 
@@ -134,7 +157,7 @@ def test_all_observations_matter(form: Form) -> None:
     assert not close(half, form.ask(model, x, u, q)[:, : half.shape[1]], 1e-3)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, orders_points=False)
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> None:
     model, (x, u, q) = build(form.config), inputs()
@@ -167,7 +190,7 @@ def test_queries_do_not_influence_each_other(form: Form) -> None:
     assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, sums_points=False)
 def test_observing_everything_twice_changes_nothing(form: Form) -> None:
     """Sums over points are means: their number does not scale the predictions."""
     model, (x, u, q) = build(form.config), inputs()
@@ -176,14 +199,14 @@ def test_observing_everything_twice_changes_nothing(form: Form) -> None:
     assert close(twice[:, : once.shape[1]], once, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 def test_a_mask_without_padding_changes_nothing(form: Form) -> None:
     model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
     masked = form.ask(model, x, u, q, mask_of_lengths(60, 60))
     assert close(masked, form.ask(model, x, u, q), 1e-12)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 @pytest.mark.parametrize("lengths", [(60, 1), (23, 60), (59, 2)])
 def test_padded_and_masked_batches_equal_single_samples(
     form: Form, lengths: tuple[int, int]
@@ -200,7 +223,7 @@ def test_padded_and_masked_batches_equal_single_samples(
         assert close(together[k : k + 1, : alone.shape[1]], alone, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 @pytest.mark.parametrize("lengths", [(60, 1), (23, 60)])
 def test_padded_batches_equal_single_samples_at_the_observed_points(
     form: Form, lengths: tuple[int, int]
@@ -217,7 +240,7 @@ def test_padded_batches_equal_single_samples_at_the_observed_points(
         assert close(together[k : k + 1, :n], alone, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 def test_masked_observations_influence_neither_values_nor_gradients(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     mask = torch.rand(2, 60, generator=torch.Generator().manual_seed(4)) < 0.5
@@ -254,7 +277,7 @@ def test_passing_x_as_x_query_changes_nothing_but_the_work(form: Form) -> None:
     assert close(model(x, u, x), model(x, u, x.clone()), 1e-6)
 
 
-@every_form()
+@every_form(samples_interact=False)
 def test_positions_alone_are_enough(form: Form) -> None:
     model, (x, u, q) = build(form.config, in_channels=0), inputs(i=0, b=3)
     own, shared = form.ask(model, x, u, q), form.ask(model, x[:1], u, q[:1])
@@ -275,10 +298,22 @@ def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
 def test_weights_are_the_whole_state(form: Form) -> None:
     """A model built without memory and given weights computes the same: model files rely on it."""
     model, (x, u, q) = build(form.config), inputs()
-    assert model.keeps_statistics == bool(list(model.buffers()))
     empty = make_without_memory(model.spec, form.config)
     empty.load_state_dict(model.state_dict(), assign=True)
     assert torch.equal(form.ask(empty, x, u, q), form.ask(model, x, u, q))
+
+
+@every_form()
+@pytest.mark.parametrize("training", [False, True])
+def test_buffers_change_in_training_exactly_if_declared(form: Form, training: bool) -> None:
+    """In place, and not in evaluation: compiled training steps hold on to these tensors."""
+    model, (x, u, q) = build(form.config).train(training), inputs()
+    before = {name: (b.data_ptr(), b.clone()) for name, b in model.named_buffers()}
+    form.ask(model, x, u + 1, q).square().mean().backward()
+    after = dict(model.named_buffers())
+    assert all(after[name].data_ptr() == place for name, (place, _) in before.items())
+    changed = any(not torch.equal(after[name], value) for name, (_, value) in before.items())
+    assert changed == (training and model.keeps_statistics)
 
 
 @every_form()
@@ -327,8 +362,7 @@ def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
     ],
 )
 def test_impossible_sizes_are_errors(config: type, size: str) -> None:
-    # DeepONet's layers include the first and last of its trunk.
-    least = 2 if (config, size) == (DeepONetConfig, "layers") else 1
+    least, _ = {**ModelConfig.limits, **config.limits}.get(size, (1, None))
     for value in (least - 1, 2.5, True, 10**9):
         with pytest.raises(ValueError, match=f"{size} must be a whole number from {least} to"):
             config(**{size: value})

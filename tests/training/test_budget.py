@@ -169,3 +169,21 @@ def test_only_long_budgets_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     for minutes in (None, budget.COMPILE_FROM_MINUTES - 1, budget.COMPILE_FROM_MINUTES):
         run.run(new_training(), "lno", "", minutes=minutes, show=False)
     assert chosen == [None, False, True]
+
+
+def test_a_run_of_so_many_steps_is_that_of_as_many_epochs_and_keeps_its_number(
+    tmp_path: Path,
+) -> None:
+    whole = fit(lines(), recipe=EVERYTHING)
+    total = whole.provenance["steps"]
+    exact = fit(lines(), recipe=EVERYTHING, steps=total)
+    assert torch.equal(weights(exact), weights(whole))
+    fit(lines(), recipe=EVERYTHING, steps=total - 5, folder=tmp_path, pause_after=1e-9)
+    keys = {"recipe": EVERYTHING, "folder": tmp_path, "resume": True}
+    resumed = fit(lines(), steps=total, **keys)  # another number than when it began
+    assert resumed.finished and resumed.provenance["steps"] == total - 5
+    assert resumed.provenance["epochs"] == pytest.approx((total - 5) / total * EVERYTHING.epochs)
+    with pytest.raises(ValueError, match="epochs and steps both say how long to train"):
+        fit(lines(), epochs=3, steps=3)
+    with pytest.raises(ValueError, match="steps must be a whole number from 1 to"):
+        fit(lines(), steps=0)

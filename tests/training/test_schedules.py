@@ -41,15 +41,19 @@ def test_cosine_torch_is_torchs_at_the_beginning_of_every_epoch() -> None:
         theirs.step()
 
 
-def test_step_is_torchs_of_50_epochs_in_the_papers_500() -> None:
+@pytest.mark.parametrize(
+    ("name", "epochs", "gamma"),
+    [("step", 50, 0.7), ("halve_fifths", 100, 0.5), ("halve_tenths", 50, 0.5)],
+)
+def test_steps_are_torchs_in_the_published_500_epochs(name: str, epochs: int, gamma: float) -> None:
     """And the same shape in a run of any other length."""
     optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
-    theirs = torch.optim.lr_scheduler.StepLR(optimizer, step_size=50, gamma=0.7)
+    theirs = torch.optim.lr_scheduler.StepLR(optimizer, step_size=epochs, gamma=gamma)
     for epoch in range(500):
         for step in range(3):
-            factor = SCHEDULES["step"](3 * epoch + step, 1500).factor
+            factor = SCHEDULES[name](3 * epoch + step, 1500).factor
             assert factor == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
-        assert SCHEDULES["step"](epoch // 5, 100).factor == factor
+        assert SCHEDULES[name](epoch // 5, 100).factor == factor
         optimizer.step()
         theirs.step()
 

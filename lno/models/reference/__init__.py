@@ -14,7 +14,19 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.model import Model, ModelConfig
-from lno.models.reference import factformer, galerkin, lno, transolver
+from lno.models.reference import (
+    factformer,
+    ffno,
+    fno,
+    galerkin,
+    geofno,
+    lno,
+    lsm,
+    oformer,
+    ono,
+    transolver,
+    ufno,
+)
 
 # From published weights and the settings that they do not determine.
 Translator = Callable[
@@ -23,8 +35,15 @@ Translator = Callable[
 TRANSLATORS: dict[str, Translator] = {
     "lno": lno.translate,
     "transolver": transolver.translate,
+    "fno": fno.translate,
+    "geofno": geofno.translate,
+    "ffno": ffno.translate,
+    "ufno": ufno.translate,
+    "lsm": lsm.translate,
     "galerkin": galerkin.translate,
+    "oformer": oformer.translate,
     "factformer": factformer.translate,
+    "ono": ono.translate,
 }
 
 

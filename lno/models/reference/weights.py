@@ -46,6 +46,16 @@ class Published:
         if f"{theirs[0]}.bias" in self.rest:
             self.put(f"{ours}.bias", torch.cat([self.take(f"{name}.bias") for name in theirs]))
 
+    def move(self, ours: str, theirs: str) -> None:
+        """All weights of a module whose inner names are the same in both."""
+        for name in [name for name in self.rest if name.startswith(f"{theirs}.")]:
+            self.put(ours + name[len(theirs) :], self.take(name))
+
+    def waves(self, ours: str, theirs: str) -> None:
+        """A `WaveMixing` from two arrays (in, out, k, l), of positive and of negative k."""
+        joined = torch.cat([self.take(f"{theirs}.weights{part}") for part in (1, 2)], dim=2)
+        self.put(f"{ours}.weight", torch.view_as_real(joined.permute(2, 3, 0, 1).contiguous()))
+
     def mlp(self, ours: str, theirs: str) -> None:
         """An `MLP` from the library's class of the same name."""
         self.layer(f"{ours}.input", f"{theirs}.linear_pre.0")
@@ -53,11 +63,12 @@ class Published:
             self.layer(f"{ours}.hidden.{k}", f"{theirs}.linears.{k}.0")
         self.layer(f"{ours}.output", f"{theirs}.linear_post")
 
-    def block_mlp(self, name: str) -> None:
-        """The norm and MLP of a `PointBlock`, from the library's block of the same number."""
-        self.layer(f"{name}.norm_mlp", f"{name}.ln_2")
-        self.layer(f"{name}.up", f"{name}.mlp.linear_pre.0")
-        self.layer(f"{name}.down", f"{name}.mlp.linear_post")
+    def block_mlp(self, ours: str, theirs: str | None = None) -> None:
+        """The norm and MLP of a `PointBlock`, from the library's block; None: of the same name."""
+        theirs = ours if theirs is None else theirs
+        self.layer(f"{ours}.norm_mlp", f"{theirs}.ln_2")
+        self.layer(f"{ours}.up", f"{theirs}.mlp.linear_pre.0")
+        self.layer(f"{ours}.down", f"{theirs}.mlp.linear_post")
 
     def stem(self, ours: str = "stem", theirs: str = "preprocess") -> None:
         """A `Stem` from the library's layers, which stand apart there."""

@@ -1,0 +1,98 @@
+"""U-FNO (Wen et al., 2022), as in the published library: an FNO with U-Nets in its last layers.
+
+image = points to image(Stem(x, u))                                      see `image_model`
+image ← GELU(F⁻¹(R · F image) + Linear(image))                           2 layers
+image ← GELU(F⁻¹(R · F image) + Linear(image) + U-Net(image))            the third
+image ← F⁻¹(R · F image) + Linear(image) + U-Net(image)                  the last
+y = MLP(image to points(image))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lno.data.fields import Spec
+from lno.models.geometry_map import LatentGrid
+from lno.models.image_model import ImageConfig, ImageModel
+from lno.models.model import ModelConfig
+from lno.models.spectral import FourierLayer
+from lno.models.unet import UNet, require_unet_image
+
+LAYERS, UNETS = 4, 2  # as published
+
+
+@dataclass(frozen=True)
+class UFNOConfig(ImageConfig):
+    """Sizes of a U-FNO. The defaults are the published ones for Darcy.
+
+    Args:
+        width: the number of features of a point and channels of the image.
+        reference: the number of reference points along each axis; the distances to them replace
+            positions. Needs data on a 2-D grid. None: use positions.
+        time_input: the last input channel is the time of the sample, which is embedded.
+        cloud: the latent image of point clouds. None: the data's own 2-D grid.
+        modes: wave numbers along both axes: −modes … modes − 1 and 0 … modes − 1.
+        batch_norm: the U-Nets normalise by statistics of the batch, as published for steady
+            problems. False: by those of each image, as published for problems in time.
+
+    >>> UFNOConfig(batch_norm=False).width
+    32
+    """
+
+    reference: int | None = 8
+    modes: int = 12
+    batch_norm: bool = True
+
+    limits: ClassVar[Mapping[str, tuple[int, int]]] = {**ImageConfig.limits, "modes": (1, 2048)}
+
+
+class UFNO(ImageModel):
+    """U-FNO: values at points in, values at the same points out.
+
+    >>> import torch
+    >>> model = UFNO(Spec(2, 1, 3, grid=(10, 6)), UFNOConfig(width=4, modes=4))
+    >>> x, u = torch.rand(1, 60, 2), torch.rand(4, 60, 1)
+    >>> model(x, u, x).shape
+    torch.Size([4, 60, 3])
+    """
+
+    config: UFNOConfig
+
+    def __init__(self, spec: Spec, config: UFNOConfig | None = None) -> None:
+        config = self.default_config(spec) if config is None else config
+        super().__init__(spec, config, head=config.width)
+        self.keeps_statistics = config.batch_norm
+        require_unet_image("UFNO", self.image_size, config.batch_norm)
+        self.layers = nn.ModuleList(
+            FourierLayer(config.width, config.modes, config.modes) for _ in range(LAYERS)
+        )
+        self.unets = nn.ModuleList(UNet(config.width, config.batch_norm) for _ in range(UNETS))
+
+    @classmethod
+    def default_config(cls, spec: Spec) -> UFNOConfig:
+        """The published sizes for Darcy; without a 2-D grid, with a latent grid in its place."""
+        if spec.grid is not None and len(spec.grid) == 2:
+            return UFNOConfig()
+        return UFNOConfig(reference=None, cloud=LatentGrid())
+
+    @classmethod
+    def with_time(cls, config: ModelConfig) -> UFNOConfig:
+        """The same sizes, with `time_input` and, as published, without `batch_norm`."""
+        assert isinstance(config, UFNOConfig)
+        return replace(config, time_input=True, batch_norm=False)
+
+    def process(self, image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
+        """The Fourier layers, the last of them with U-Nets."""
+        plain = LAYERS - UNETS
+        for layer in self.layers[:plain]:
+            image = F.gelu(layer(image))
+        for k, (layer, unet) in enumerate(zip(self.layers[plain:], self.unets, strict=True)):
+            image = layer(image) + unet(image)
+            image = F.gelu(image) if k < UNETS - 1 else image
+        return image
