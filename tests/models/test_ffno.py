@@ -61,10 +61,11 @@ def test_what_comes_after_the_last_layer_is_linear() -> None:
 
 def test_without_padding_it_commutes_with_shifts() -> None:
     x, u, _ = inputs()
-    x, shift = (
-        torch.zeros_like(x),
-        lambda v: v.unflatten(1, GRID).roll((2, 1), (1, 2)).flatten(1, 2),
-    )
+    x = torch.zeros_like(x)
+
+    def shift(v: torch.Tensor) -> torch.Tensor:
+        return v.unflatten(1, GRID).roll((2, 1), (1, 2)).flatten(1, 2)
+
     for config in (SMALL, FFNO_SHARED):
         model = build(config)
         assert close(model(x, shift(u), x), shift(model(x, u, x)), 1e-5) == (config.padding == 0)

@@ -75,12 +75,12 @@ def test_time_is_an_input_channel() -> None:
         (
             Spec(2, 1, 1),
             GeoFNOConfig(),
-            r"GeoFNO needs .* 2-D grid, got grid None.*GeoFNOConfig\(c",
+            r"GeoFNO needs .* got grid None.*GeoFNOConfig\(c",
         ),
         (
             Spec(3, 1, 1),
             GeoFNOConfig(cloud=LatentGrid()),
-            "3 coordinates .* such data: lno, deeponet",
+            "3 coordinates .* data: lno, deeponet",
         ),
     ],
 )

@@ -148,7 +148,7 @@ def test_time_is_embedded_and_not_read_at_points(config: Any) -> None:
             "lsm",
             Spec(2, 1, 1, GRID),
             {"batch_norm": False},
-            "more than 16 × 16 pixels, got 16 × 16",
+            "more than 16 × 16 pixels, got 16",
         ),
     ],
 )

@@ -47,7 +47,7 @@ def apply(layer: torch.nn.Module, v: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [(12, 11), (9, 16), (5, 8), (4, 4), (2, 3)])
 def test_a_spectral_convolution_is_its_equation(size: tuple[int, int]) -> None:
-    """By numpy's plain transforms, with a whole spectrum; also where it is too small for all waves."""
+    """In a whole spectrum, by numpy's transforms; also where it is too small for all waves."""
     (h, w), layer, v = size, SpectralConvolution(3, rows=3, columns=4).double(), image(*size)
     weight = torch.view_as_complex(layer.mixing.weight.detach()).numpy()
     given, out = np.fft.rfft2(v.numpy()), np.zeros((2, 3, h, w // 2 + 1), complex)
