@@ -73,7 +73,13 @@ def build_model(
         config = from_dict(config_class, config)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return model_class(spec, config)
+        try:
+            return model_class(spec, config)
+        except ValueError as error:
+            able = capable_models(Demand(spec))
+            if kind in able or not able:
+                raise  # another config would do, or nothing
+            raise ValueError(f"{error}. Models for such data: {', '.join(able)}") from error
 
 
 __all__ = [

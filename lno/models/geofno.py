@@ -133,7 +133,8 @@ class GeoFNO(Model):
         parts = [x.expand(u.shape[0], -1, -1), u]
         if self.geometry is None and self.spec.in_channels == 0:
             assert self.spec.grid is not None
-            pixels = unit_square(*self.spec.grid, like=u).flatten(0, 1)
+            rows, columns = self.spec.grid
+            pixels = unit_square(rows, columns, like=u).flatten(0, 1)
             parts.append(pixels.expand(u.shape[0], -1, -1))
         with full_precision(u):
             return self.input(torch.cat(parts, dim=-1).to(self.input.weight.dtype))
