@@ -7,9 +7,10 @@ import torch
 
 from lno.config import from_dict
 from lno.data import Spec
+from lno.models.attention import ATTENTIONS, SelfAttention
 from lno.models.deeponet import DeepONet, DeepONetConfig
 from lno.models.gnot import GNOT, GNOTConfig
-from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
 from lno.models.model import (
     Demand,
     Model,
@@ -18,6 +19,7 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.sliced import SlicedLNO, SlicedLNOConfig
 from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
@@ -25,6 +27,7 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "sliced-lno": (SlicedLNO, SlicedLNOConfig),
 }
 
 
@@ -55,6 +58,7 @@ def build_model(
 
 
 __all__ = [
+    "ATTENTIONS",
     "GNOT",
     "LNO",
     "MODELS",
@@ -68,6 +72,8 @@ __all__ = [
     "ModelConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
+    "SlicedLNO",
+    "SlicedLNOConfig",
     "Transolver",
     "TransolverConfig",
     "apply_model",

@@ -85,6 +85,8 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        has_latents: reads observations into latent positions, and answers from these:
+            `latent_weights`.
     """
 
     answers_anywhere: bool = True
@@ -94,6 +96,7 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    has_latents: bool = False
 
     spec: Spec
     config: ModelConfig
@@ -149,6 +152,22 @@ class Model(nn.Module, ABC):
             other = type(self)(replace(self.spec, grid=grid), self.config)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
+
+    def latent_weights(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b q m"]]:
+        """Where latent positions look, for the arguments of `forward`.
+
+        Returns:
+            How much each latent position reads of each observation, which sums to one over the
+            observations; and how much each query reads of each latent position, which sums to one
+            over these.
+        """
+        raise ValueError(f"{type(self).__name__} has no latent positions")
 
     # -- only of models that stream --------------------------------------------------------------
 

@@ -9,11 +9,22 @@ from typing import Any
 import torch
 
 from lno import Spec
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.models import (
+    MODELS,
+    DeepONetConfig,
+    GNOTConfig,
+    LNOConfig,
+    SlicedLNOConfig,
+    TransolverConfig,
+)
 
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+LNO_EFFICIENT, LNO_GALERKIN, LNO_NYSTROM = (
+    replace(LNO_TIED, attention=name) for name in ("efficient", "galerkin", "nystrom")
+)
+SLICED = SlicedLNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)

@@ -151,9 +151,7 @@ def test_a_model_for_one_grid_takes_no_other() -> None:
     assert toy.on_grid(GRID) is toy
     with pytest.raises(ValueError, match=r"only on the grid.*expected \(10, 6\), got \(5, 7\)"):
         toy.on_grid((5, 7))
-    refusal = (
-        r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver$"
-    )
+    refusal = rf"toy works only on the grid.*got \(5, 7\): use {' or '.join(MODELS)}$"
     with pytest.raises(ValueError, match=refusal):
         require_capable(toy, "toy", Demand(other))
 

@@ -14,10 +14,14 @@ from small_models import (
     GNOT_ONE,
     GNOT_THREE,
     GRID,
+    LNO_EFFICIENT,
+    LNO_GALERKIN,
+    LNO_NYSTROM,
     LNO_TIED,
     LNO_UNTIED,
     RAW,
     REGULAR,
+    SLICED,
     all_close,
     build,
     close,
@@ -61,6 +65,10 @@ FORMS = {
     # A number added to the scores of all points does not change a softmax over points. If the
     # decoder has the same scores, it does change the decoder's softmax over latent positions.
     "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
+    "lno with efficient attention": Form(LNO_EFFICIENT),
+    "lno with Galerkin attention": Form(LNO_GALERKIN),
+    "lno with Nyström attention": Form(LNO_NYSTROM),
+    "sliced lno": Form(SLICED),
     "deeponet": Form(DEEPONET),
     "gnot": Form(GNOT_ONE),
     "gnot of experts": Form(GNOT_THREE),
@@ -251,6 +259,7 @@ def test_positions_alone_are_enough(form: Form) -> None:
 def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
     model, (x, u, q) = build(shallow(form.config)), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
+    torch.compiler.reset()  # torch compiles one function only so many times
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert close(form.ask(compiled, x, u, q, mask), form.ask(model, x, u, q, mask), 1e-5)
 
