@@ -12,12 +12,19 @@ For other data and models there are general presets. They ask for nothing that a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from lno.data import Fields
 from lno.data.observe import RandomRatio, Window
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.models import (
+    MODELS,
+    DeepONetConfig,
+    GNOTConfig,
+    LNOConfig,
+    SlicedLNOConfig,
+    TransolverConfig,
+)
 from lno.problems import PROBLEMS
 from lno.tasks import Completion, Propagation, Rollout, Snapshots, Steady, Task
 from lno.training.recipe import Recipe
@@ -219,6 +226,18 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
     },
 }
 
+# LNO with Physics-Attention: what it shares with LNO is the same.
+PRESETS["sliced-lno"] = {
+    "paper": {
+        problem: replace(
+            chosen,
+            config=SlicedLNOConfig(
+                *(getattr(chosen.config, field.name) for field in fields(SlicedLNOConfig))
+            ),
+        )
+        for problem, chosen in PRESETS["lno"]["paper"].items()
+    }
+}
 
 # What a step means where a general preset is used.
 TASKS: dict[str, Task] = {"ns2d": TRAJECTORY, "burgers": Completion(FEW_SENSORS, WINDOW)}

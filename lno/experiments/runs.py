@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lno import tasks
-from lno.config import to_dict
+from lno.config import from_dict, to_dict
 from lno.data import Fields
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
@@ -47,10 +47,13 @@ class RunSpec:
         task: in place of the preset's.
         validation: the share of the training samples that is held out for the learning curve.
             None: all are trained on, and the curve shows the error on the test samples.
+        changes: keys of the model's config that differ from the preset's, with their values.
         required: how many seeds, from 0 on, a table is incomplete without.
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
     'paper-500-tf32-seed2'
+    >>> RunSpec("darcy", "lno", "paper", 100, "tf32", changes=(("latents", 64),)).name(0)
+    'paper.latents=64-100-tf32-seed0'
     """
 
     problem: str
@@ -63,6 +66,7 @@ class RunSpec:
     data: str | None = None
     task: Task | None = None
     validation: float | None = None
+    changes: tuple[tuple[str, Any], ...] = ()
     required: int = field(default=1, compare=False)
 
     trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
@@ -72,13 +76,18 @@ class RunSpec:
         if self.minutes is not None and self.epochs is not None:
             raise ValueError("epochs and minutes both say how long to train: give one of them")
 
+    @property
+    def setup(self) -> str:
+        """The preset and what is changed of it: the recipe of its runs in the ledger."""
+        return ".".join([self.recipe, *(f"{key}={value}" for key, value in self.changes)])
+
     def name(self, seed: int | str) -> str:
         """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
         if self.data is not None:  # by name and content, which no protocol is called
             protocol = f"{Path(self.data).stem}.{digest_of(self.data)[:8]}-"
         length = f"{self.minutes:g}min" if self.minutes is not None else f"{self.epochs}"
-        return f"{protocol}{self.recipe}-{length}-{self.precision}-seed{seed}"
+        return f"{protocol}{self.setup}-{length}-{self.precision}-seed{seed}"
 
     def path(self, results: Path, seed: int) -> Path:
         """The file of the run of a seed in the ledger."""
@@ -99,6 +108,14 @@ class RunSpec:
         found = preset(self.problem, self.recipe, self.model)
         if self.epochs is not None:
             found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
+        if self.changes:
+            if found.config is None:
+                raise ValueError(
+                    f"changes: expected a preset that has the sizes of a model, got {self.recipe} "
+                    f"of {self.model} for {self.problem}, which leaves them to the data"
+                )
+            keys = {**to_dict(found.config), **dict(self.changes)}
+            found = replace(found, config=from_dict(type(found.config), keys))
         return found if self.task is None else replace(found, task=self.task)
 
     @property
@@ -131,6 +148,10 @@ class RunSpec:
     def needs(self) -> tuple[RunSpec, ...]:
         """Specs whose trained operators the test of a run starts from, seed by seed."""
         return ()
+
+    def similar(self) -> RunSpec | None:
+        """A setup whose runs take about as long, block by block of the model; None: no other."""
+        return replace(self, changes=()) if self.changes else None
 
     def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """The errors of the trained operator of a seed, by test set."""
