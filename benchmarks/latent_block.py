@@ -28,8 +28,8 @@ from torch import Tensor, nn
 from torch._functorch import config as functorch
 
 from lno.files import write_json
+from lno.models import LatentBlock, SelfAttention
 from lno.models.layers import mean_token
-from lno.models.lno import LatentBlock, SelfAttention
 from lno.training.step import compiled
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "latent_block.json"

@@ -178,6 +178,7 @@ def calls(folder: Path) -> tuple[list[tuple[str, Call, Any]], list[tuple[str, Ca
         add(f"Recipe({key})", keyword(Recipe, key), NOT_NAME)
     for key in ("width", "latents", "blocks", "heads", "layers"):
         add(f"LNOConfig({key})", keyword(LNOConfig, key), (*NOT_COUNT, -2, "8"))
+    add("LNOConfig(attention)", keyword(LNOConfig, "attention"), NOT_NAME)
     add("RandomRatio", RandomRatio, (*NOT_NUMBER, 0.0, 1.5))
     add("Intervals", Intervals, (*OTHERS, 5, "text", True, [0], [2.5]))
     add("Rollout", Rollout, (*NOT_COUNT, 0))

@@ -104,7 +104,7 @@ def fit(
     operator.provenance["run"] = {
         "problem": spec.problem,
         "protocol": spec.protocol,
-        "recipe": spec.recipe,
+        "recipe": spec.setup,
         "data": spec.data,
         "test_digest": test.digest,
     }
@@ -122,7 +122,7 @@ def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, o
     run = Run(
         problem=spec.problem,
         model=spec.model,
-        recipe=spec.recipe,
+        recipe=spec.setup,
         protocol=spec.protocol if spec.data is None else Path(spec.data).name,
         seed=seed,
         epochs=length if exact else round(origin["epochs"], 3),

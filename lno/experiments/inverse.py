@@ -149,7 +149,12 @@ class Propagator(Stage):
     """From the field inside the window to the whole field."""
 
     def completers(self) -> dict[str, Completer]:
-        """The completers that it continues from, by model: of the other table, trained alike."""
+        """The completers that it continues from, by model: of the other table, trained alike.
+
+        A changed setup is tested from the truth alone.
+        """
+        if self.changes:
+            return {}
         recipe = self.recipe.replace("propagator", "completer")
         # Each for as long as its table says; if this one is not, they all are for as long as it.
         as_in_table = self.epochs == EPOCHS[self.recipe]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def plan(jobs: Sequence[Job], results: Path) -> Table:
         spec, first = job.spec, job.spec.waits_for(results)
         minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
         minutes += "" if first is None else f", needs `{first}` first"
-        what = [spec.problem, spec.model, spec.recipe, spec.precision, spec.length]
+        what = [spec.problem, spec.model, spec.setup, spec.precision, spec.length]
         seeds = ", ".join(map(str, job.seeds))
         rows.append([*what, seeds, "yes" if job.required else "no", minutes])
     header = ["problem", "model", "recipe", "precision", "length", "seeds", "required", "min"]
@@ -96,7 +97,12 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     if spec.seconds is not None:
         return spec.seconds * seeds / 60
     paths = sorted((results / spec.problem / spec.model).glob("*.json"))
-    for run in sorted(map(Run.load, paths), key=lambda r: r.recipe != spec.recipe):
+    known = [_load(path, path.stat().st_mtime_ns) for path in paths]
+    other = spec.similar()
+    if other is not None and not any(run.recipe == spec.setup for run in known):
+        minutes = estimate(other, seeds, results)
+        return None if minutes is None else minutes * _blocks(spec) / _blocks(other)
+    for run in sorted(known, key=lambda r: (r.recipe != spec.setup, "=" in r.recipe)):
         alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
         if alike and run.steps and run.task.get("kind") == tasks.to_json(spec.preset.task)["kind"]:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60
@@ -113,6 +119,17 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
         if known and isinstance(time, int | float):
             return time / 1e3 * spec.steps * seeds / 60
     return _from_cost(spec, seeds, costs[0]) if costs and spec.problem in CASES else None
+
+
+@cache
+def _load(path: Path, written: int) -> Run:
+    """A run of the ledger; a list of all jobs asks for the same ones again and again."""
+    return Run.load(path)
+
+
+def _blocks(spec: RunSpec) -> int:
+    """How many blocks the model has: at these sizes, they decide how long a step takes."""
+    return getattr(spec.preset.config, "blocks", 1)
 
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:

@@ -13,13 +13,13 @@ For other data and models there are general presets. They ask for nothing that a
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from lno.data.observe import RandomRatio, Window
 from lno.experiments.preset import FORGING, PAPER_RECIPE, STEADY, TRAJECTORY, Preset
 from lno.experiments.published import PUBLISHED
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig
+from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, SlicedLNOConfig
 from lno.problems import PROBLEMS
 from lno.tasks import Completion, Propagation, Task
 from lno.training.recipe import Recipe
@@ -144,6 +144,18 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
     **{model: {"paper": own} for model, own in PUBLISHED.items() if model != "gnot"},
 }
 
+# LNO with Physics-Attention: what it shares with LNO is the same.
+PRESETS["sliced_lno"] = {
+    "paper": {
+        problem: replace(
+            chosen,
+            config=SlicedLNOConfig(
+                *(getattr(chosen.config, field.name) for field in fields(SlicedLNOConfig))
+            ),
+        )
+        for problem, chosen in PRESETS["lno"]["paper"].items()
+    }
+}
 
 # What a step means where a general preset is used.
 TASKS: dict[str, Task] = {"ns2d": TRAJECTORY, "burgers": Completion(FEW_SENSORS, WINDOW)}

@@ -39,7 +39,7 @@ class Job:
         spec = self.spec
         length = f", {spec.length}" if spec.trained else ""
         seeds = ", ".join(map(str, self.seeds))
-        return f"{spec.problem} {spec.model} {spec.recipe}{length}, seed {seeds}"
+        return f"{spec.problem} {spec.model} {spec.setup}{length}, seed {seeds}"
 
 
 def work_off(
@@ -157,7 +157,7 @@ def chosen(
     for what, wanted, known in (
         ("problem", problems, {s.problem for s in specs}),
         ("model", models, {s.model for s in specs}),
-        ("recipe", recipes, {s.recipe for s in specs}),
+        ("recipe", recipes, {name for s in specs for name in (s.recipe, s.setup)}),
     ):
         for name in wanted:
             if name not in known:
@@ -168,7 +168,7 @@ def chosen(
         for s in specs
         if (not problems or s.problem in problems)
         and (not models or s.model in models)
-        and (not recipes or s.recipe in recipes)
+        and (not recipes or s.recipe in recipes or s.setup in recipes)
     ]
     if epochs is not None:
         found = [replace(s, epochs=epochs, seconds=None) if s.trained else s for s in found]
@@ -208,7 +208,7 @@ def _file(
     first = operator.provenance["seed"]
     folder = spec.folder(range(first, first + len(operator.members)))
     record(spec, operator, k, seed, test, folder).save(results, spec.name(seed))
-    if seed == 0:
+    if seed == 0 and not spec.changes:  # of an ablation, numbers are enough
         shutil.copy(folder / SAMPLE, spec.path(results, seed).with_suffix(".npz"))
 
 

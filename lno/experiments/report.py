@@ -12,7 +12,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments import efficiency, inverse, inverse_tables, pretrained
+from lno.experiments import efficiency, inverse, inverse_tables, pretrained, scaling
 from lno.experiments.execution import SAMPLE, WORST
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
@@ -57,7 +57,7 @@ class RunFolder:
 def tables(results: Path) -> list[Table]:
     """All tables of the paper that there are runs for, or will be."""
     made = {
-        name: [table(each.specs(), SEEDS, results) for table in each.tables]
+        name: [table(each.specs(), range(max(3, each.seeds)), results) for table in each.tables]
         for name, each in EXPERIMENTS.items()
     }
     [first, *rest] = made.values()
@@ -78,9 +78,12 @@ def page(results: Path) -> str:
     """Tables and figures of the ledger as one self-contained HTML page."""
     body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
     maps = inverse_tables.interval_maps(inverse.ON_GRIDS, SEEDS, results)
-    body += _pictures([*maps, *pretrained.coverage_curve(results)])
-    # Runs of the table on resolutions were trained on other data, with which they have their table.
-    found = [(p, run) for p, run in figures.load_runs(results) if run.protocol != "resolution"]
+    curves = scaling.figures(results, SEEDS)
+    body += _pictures([*maps, *pretrained.coverage_curve(results), *curves])
+    # Runs of the table on resolutions were trained on other data, with which they have their table;
+    # those of ablations, whose recipe says what is changed, have theirs.
+    every = [(p, run) for p, run in figures.load_runs(results) if run.protocol != "resolution"]
+    found = [(path, run) for path, run in every if "=" not in run.recipe]
     for heading in sorted({_heading(run) for _, run in found}):
         mine = [(path, run) for path, run in found if _heading(run) == heading]
         groups = [g for g in figures.grouped([run for _, run in mine]) if g.epochs]

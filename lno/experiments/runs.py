@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from lno import tasks
-from lno.config import to_dict
+from lno.config import from_dict, to_dict
 from lno.data import Fields
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
@@ -51,12 +51,15 @@ class RunSpec:
         task: in place of the preset's.
         validation: the share of the training samples that is held out for the learning curve.
             None: all are trained on, and the curve shows the error on the test samples.
+        changes: keys of the model's config that differ from the preset's, with their values.
         required: how many seeds, from 0 on, a table is incomplete without.
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
     'paper-500-tf32-seed2'
     >>> RunSpec("darcy", "lno", "paper", precision="tf32", seconds=120).name(0)
     'paper-120s-tf32-seed0'
+    >>> RunSpec("darcy", "lno", "paper", 100, "tf32", changes=(("latents", 64),)).name(0)
+    'paper.latents=64-100-tf32-seed0'
     """
 
     problem: str
@@ -70,6 +73,7 @@ class RunSpec:
     task: Task | None = None
     validation: float | None = None
     seconds: float | None = None
+    changes: tuple[tuple[str, Any], ...] = ()
     required: int = field(default=1, compare=False)
 
     trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
@@ -82,6 +86,11 @@ class RunSpec:
                 f"{' and '.join(lengths)} both say how long to train: give one of them"
             )
 
+    @property
+    def setup(self) -> str:
+        """The preset and what is changed of it: the recipe of its runs in the ledger."""
+        return ".".join([self.recipe, *(f"{key}={value}" for key, value in self.changes)])
+
     def name(self, seed: int | str) -> str:
         """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
@@ -90,7 +99,7 @@ class RunSpec:
         length = f"{self.epochs}"
         if self.minutes is not None or self.seconds is not None:
             length = self.length.replace(" ", "")
-        return f"{protocol}{self.recipe}-{length}-{self.precision}-seed{seed}"
+        return f"{protocol}{self.setup}-{length}-{self.precision}-seed{seed}"
 
     @property
     def length(self) -> str:
@@ -118,6 +127,14 @@ class RunSpec:
         found = preset(self.problem, self.recipe, self.model)
         if self.epochs is not None:
             found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
+        if self.changes:
+            if found.config is None:
+                raise ValueError(
+                    f"changes: expected a preset that has the sizes of a model, got {self.recipe} "
+                    f"of {self.model} for {self.problem}, which leaves them to the data"
+                )
+            keys = {**to_dict(found.config), **dict(self.changes)}
+            found = replace(found, config=from_dict(type(found.config), keys))
         return found if self.task is None else replace(found, task=self.task)
 
     @property
@@ -163,6 +180,10 @@ class RunSpec:
     def needs(self) -> tuple[RunSpec, ...]:
         """Specs whose trained operators the test of a run starts from, seed by seed."""
         return ()
+
+    def similar(self) -> RunSpec | None:
+        """A setup whose runs take about as long, block by block of the model; None: no other."""
+        return replace(self, changes=()) if self.changes else None
 
     def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """The errors of the trained operator of a seed, by test set."""

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import comparison, forward, inverse, inverse_tables, resolution
+from lno.experiments import (
+    ablations,
+    comparison,
+    forward,
+    inverse,
+    inverse_tables,
+    resolution,
+    scaling,
+    significance,
+)
 from lno.experiments.runs import RunSpec
 from lno.report.tables import Table
 
@@ -82,6 +91,56 @@ _ALL = (
         "--models lno",
         lambda: inverse.ON_GRIDS,
         (inverse_tables.completer_intervals, inverse_tables.propagator_intervals),
+    ),
+    Experiment(
+        "attention",
+        "Other attention in the latent space (Table 6 of the paper).",
+        "--problems elasticity",
+        lambda: ablations.ATTENTION_SPECS,
+        (ablations.attention_table,),
+        seeds=1,
+    ),
+    Experiment(
+        "projectors",
+        "Encoder and decoder with one projector or two (Table 7 of the paper).",
+        "--problems elasticity --seeds 3",
+        lambda: ablations.PROJECTOR_SPECS,
+        (ablations.projector_table,),
+        seeds=1,
+    ),
+    Experiment(
+        "latents",
+        "From 16 to 512 latent positions: error and cost, also on the inverse problem (Figure 3 of "
+        "the paper).",
+        "--problems elasticity,darcy",
+        lambda: scaling.LATENT_SPECS,
+        (scaling.latents_table,),
+        seeds=1,
+    ),
+    Experiment(
+        "depth",
+        "From 1 to 16 blocks: error and cost (Figure 4 of the paper).",
+        "--problems elasticity",
+        lambda: scaling.DEPTH_SPECS,
+        (scaling.depth_table,),
+        seeds=1,
+    ),
+    Experiment(
+        "width",
+        "From 32 to 256 features: error and cost (Figure 5 of the paper).",
+        "--problems elasticity",
+        lambda: scaling.WIDTH_SPECS,
+        (scaling.width_table,),
+        seeds=1,
+    ),
+    Experiment(
+        "seeds",
+        "LNO and Transolver from five seeds: do they differ by more than chance? (Table 8 of the "
+        "paper)",
+        "--problems elasticity",
+        lambda: significance.SPECS,
+        (significance.table,),
+        seeds=significance.SEEDS,
     ),
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

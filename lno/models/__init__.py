@@ -7,6 +7,7 @@ import torch
 
 from lno.config import from_dict
 from lno.data import Spec
+from lno.models.attention import ATTENTIONS, SelfAttention
 from lno.models.deeponet import DeepONet, DeepONetConfig
 from lno.models.factformer import FactFormer, FactFormerConfig
 from lno.models.ffno import FFNO, FFNOConfig
@@ -15,7 +16,7 @@ from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
-from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
 from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
@@ -29,6 +30,7 @@ from lno.models.model import (
 from lno.models.oformer import OFormer, OFormerConfig
 from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
+from lno.models.sliced import SlicedLNO, SlicedLNOConfig
 from lno.models.transolver import Transolver, TransolverConfig
 from lno.models.ufno import UFNO, UFNOConfig
 
@@ -47,6 +49,7 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "oformer": (OFormer, OFormerConfig),
     "factformer": (FactFormer, FactFormerConfig),
     "ono": (ONO, ONOConfig),
+    "sliced_lno": (SlicedLNO, SlicedLNOConfig),
 }
 
 
@@ -83,6 +86,7 @@ def build_model(
 
 
 __all__ = [
+    "ATTENTIONS",
     "FFNO",
     "FNO",
     "GNOT",
@@ -116,6 +120,8 @@ __all__ = [
     "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
+    "SlicedLNO",
+    "SlicedLNOConfig",
     "Transolver",
     "TransolverConfig",
     "UFNOConfig",

@@ -24,8 +24,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
+from lno.models.attention import SelfAttention
 from lno.models.layers import MLP, full_precision, mean_token
-from lno.models.lno import LatentBlock, SelfAttention
+from lno.models.lno import LatentBlock
 from lno.models.model import Model, ModelConfig
 
 

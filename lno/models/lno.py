@@ -15,7 +15,6 @@ by point. So both run in bounded memory for any number of points, equal to one p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,17 +22,13 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lno.config import require_range
 from lno.data.fields import Spec
-from lno.models.layers import MLP, mean_token
+from lno.models.attention import ATTENTIONS
+from lno.models.layers import MLP
 from lno.models.model import Model, ModelConfig, Part
 from lno.models.streamed import SoftmaxSums, adjusted_scores
-
-# Up to this many attention weights in a block, unfused attention is faster on a GPU in float32: a
-# fused kernel would leave most of the GPU idle.
-SMALL_ATTENTION = 2**22
 
 
 @dataclass(frozen=True)
@@ -50,6 +45,8 @@ class LNOConfig(ModelConfig):
         sharpness: a factor on the initial scores. With the paper's 1, all latent positions start
             as nearly the same mean over all points. That is a saddle point of the loss, where
             training may stay for thousands of steps; a larger factor starts away from it.
+        attention: between tokens, a name in `lno.models.attention.ATTENTIONS`. The paper's is
+            "softmax"; the others are an ablation.
 
     >>> LNOConfig(width=64, blocks=2).sharpness
     10.0
@@ -62,10 +59,16 @@ class LNOConfig(ModelConfig):
     layers: int = 2
     tied: bool = True
     sharpness: float = 10.0
+    attention: str = "softmax"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_range("LNOConfig.sharpness", self.sharpness, 1e-3, 1e3)
+        if not isinstance(self.attention, str) or self.attention not in ATTENTIONS:
+            raise ValueError(
+                f"LNOConfig.attention must be one of {', '.join(ATTENTIONS)}, got "
+                f"{self.attention!r}"
+            )
 
 
 class PhysicsCrossAttention(nn.Module):
@@ -133,49 +136,6 @@ class PhysicsCrossAttention(nn.Module):
         return torch.einsum("bnm,bmc->bnc", attention, z)
 
 
-class SelfAttention(nn.Module):
-    """Multi-head attention between tokens, whose keys are computed from centred tokens.
-
-    A vector added to all keys adds the same number to all scores of a query, so the softmax does
-    not depend on it. Its gradient is zero up to rounding errors, but Adam turns these into steps of
-    full size. In long runs it would grow until bfloat16 scores hold nothing else. So keys have no
-    bias and are computed from the tokens minus their mean, which leaves the result the same.
-
-    >>> SelfAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
-    torch.Size([2, 5, 16])
-    """
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.query_key_value = nn.Linear(width, 3 * width)
-        self.output = nn.Linear(width, width)
-
-    def forward(
-        self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
-    ) -> Float[Tensor, "b m c"]:
-        """What each token reads from all tokens, or from those where the mask is True."""
-        q, k, v = (
-            projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for projected in self.project(z, mask)
-        )
-        small = q.shape[:-1].numel() * z.shape[1] <= SMALL_ATTENTION
-        unfused = small and mask is None and q.is_cuda and q.dtype == torch.float32
-        attended = None if mask is None else mask[:, None, None]
-        with sdpa_kernel(SDPBackend.MATH) if unfused else nullcontext():
-            heads = F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
-        return self.output(heads.transpose(1, 2).flatten(2))
-
-    def project(
-        self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
-    ) -> tuple[Float[Tensor, "b m c"], Float[Tensor, "b m c"], Float[Tensor, "b m c"]]:
-        """Queries, keys and values: W (z − mean), plus W mean + bias for queries and values."""
-        mean = mean_token(z, mask)[:, None]
-        query, key, value = F.linear(z - mean, self.query_key_value.weight).chunk(3, dim=-1)
-        of_query, _, of_value = self.query_key_value(mean).chunk(3, dim=-1)
-        return query + of_query, key, value + of_value
-
-
 class LatentBlock(nn.Module):
     """A pre-norm transformer block on tokens: attention, then an MLP twice as wide.
 
@@ -183,6 +143,7 @@ class LatentBlock(nn.Module):
         width: the number of features of a token.
         attention: a module that maps (z, mask) to what each token reads, as `SelfAttention` does.
 
+    >>> from lno.models import SelfAttention
     >>> LatentBlock(16, SelfAttention(16, heads=4))(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
     """
@@ -211,6 +172,7 @@ class LNO(Model):
 
     reads_weights = True
     streams = True
+    has_latents = True
     config: LNOConfig
 
     def __init__(self, spec: Spec, config: LNOConfig | None = None) -> None:
@@ -221,13 +183,14 @@ class LNO(Model):
         self.encoder = PhysicsCrossAttention(c, self.config.latents, layers)
         if not self.config.tied:
             self.untied_decoder = PhysicsCrossAttention(c, self.config.latents, layers)
+        attention = ATTENTIONS[self.config.attention]
         self.blocks = nn.ModuleList(
-            LatentBlock(c, SelfAttention(c, self.config.heads)) for _ in range(self.config.blocks)
+            LatentBlock(c, attention(c, self.config.heads)) for _ in range(self.config.blocks)
         )
         self.head = MLP(c, c, spec.out_channels, layers)
         with torch.no_grad():
-            for attention in {self.encoder, self.decoder}:
-                attention.projector.output.weight.mul_(self.config.sharpness)
+            for cross in {self.encoder, self.decoder}:
+                cross.projector.output.weight.mul_(self.config.sharpness)
 
     @classmethod
     def default_config(cls, spec: Spec) -> LNOConfig:
@@ -264,6 +227,20 @@ class LNO(Model):
             queries = features if x_query is x else self.trunk(x_query)
             scores = self.decoder.scores(queries)
         return self.head(self.decoder.decode(scores, z))
+
+    def latent_weights(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b q m"]]:
+        """The weights of encoder and decoder, which depend on positions only; see `Model`."""
+        b = len(u)
+        read = adjusted_scores(self.encoder.scores(self.trunk(x)), mask, None)
+        write = self.decoder.scores(self.trunk(x_query))
+        weights = torch.softmax(read, dim=1), torch.softmax(write, dim=-1)
+        return weights[0].expand(b, -1, -1), weights[1].expand(b, -1, -1)
 
     def encode_parts(self, parts: Callable[[], Iterable[Part]]) -> Float[Tensor, "b m c"]:
         """Processed tokens of observations that come in parts; see `Model.encode_parts`."""

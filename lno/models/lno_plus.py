@@ -44,9 +44,10 @@ from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
+from lno.models.attention import SelfAttention
 from lno.models.interpolation import interpolate, squared_distances
 from lno.models.layers import MLP, full_precision
-from lno.models.lno import LatentBlock, PhysicsCrossAttention, SelfAttention
+from lno.models.lno import LatentBlock, PhysicsCrossAttention
 from lno.models.model import Model, ModelConfig, Part
 from lno.models.streamed import SoftmaxSums
 

@@ -94,6 +94,8 @@ class Model(nn.Module, ABC):
         reads_query_values: `decode` has an argument `u_query`, the values at the query points.
         keeps_statistics: has buffers that training updates, such as running means of batch
             normalisation.
+        has_latents: reads observations into latent positions, and answers from these:
+            `latent_weights`.
     """
 
     answers_anywhere: bool = True
@@ -106,6 +108,7 @@ class Model(nn.Module, ABC):
     streams: bool = False
     reads_query_values: bool = False
     keeps_statistics: bool = False
+    has_latents: bool = False
 
     spec: Spec
     config: ModelConfig
@@ -213,6 +216,22 @@ class Model(nn.Module, ABC):
                 f"this {name} is for the grid {self.spec.grid} of {expected} points, got "
                 f"{u.shape[1]}: use on_grid for data on another grid"
             )
+
+    def latent_weights(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b q m"]]:
+        """Where latent positions look, for the arguments of `forward`.
+
+        Returns:
+            How much each latent position reads of each observation, which sums to one over the
+            observations; and how much each query reads of each latent position, which sums to one
+            over these.
+        """
+        raise ValueError(f"{type(self).__name__} has no latent positions")
 
     # -- only of models that stream --------------------------------------------------------------
 

@@ -15,9 +15,10 @@ from small_forward import PAPER
 
 from lno import Fields, Operator
 from lno.config import from_dict, to_dict
-from lno.experiments import datasets, forward, inverse, resolution, runs
+from lno.experiments import datasets, runs
 from lno.experiments.queue import train_missing, train_operators
 from lno.experiments.runs import RunSpec
+from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
 from lno.tasks import to_json
 
@@ -126,8 +127,8 @@ def test_errors_of_each_frame_are_those_of_the_rollout(small: Path) -> None:
 def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
     """A preset that changes leaves runs behind that are no longer its own: they must go."""
     results = Path(__file__).parents[2] / "results"
-    every = (*forward.SPECS, *resolution.SPECS, *inverse.COMPLETERS, *inverse.PROPAGATORS)
-    found = [(s, run) for s in every if s.trained for run in s.runs(results, range(3)).values()]
+    every = dict.fromkeys(spec for table in EXPERIMENTS.values() for spec in table.specs())
+    found = [(s, run) for s in every if s.trained for run in s.runs(results, range(5)).values()]
     assert len(found) > 10
     for spec, run in found:
         recipe, made = to_dict(spec.preset.recipe), run.config["recipe"]

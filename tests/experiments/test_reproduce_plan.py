@@ -12,7 +12,7 @@ from small_forward import write_costs
 
 from lno import cli
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
-from lno.experiments import forward, inverse, plan, queue, resolution, tables
+from lno.experiments import forward, plan, queue, tables
 from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.files import write_json
@@ -73,10 +73,8 @@ def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
         ("ns2d", 1, (1,), False),
     ]
     assert [j.spec.problem for j in plan.jobs_of_all(experiments, small, ["ns2d"])] == ["ns2d"] * 2
-    monkeypatch.setattr(inverse, "COMPLETERS", ())
-    monkeypatch.setattr(inverse, "PROPAGATORS", ())
-    monkeypatch.setattr(inverse, "ON_GRIDS", ())
-    monkeypatch.setattr(resolution, "SPECS", ())
+    for name in [name for name in tables.EXPERIMENTS if name != "forward"]:
+        monkeypatch.delitem(tables.EXPERIMENTS, name)
     words = ["reproduce", "all", "--results", str(small), "--device", "cpu"]
     assert len([w for w in lno(capsys, *words, "--dry-run").split() if w == "darcy"]) == 5
     assert "the same command continues" in lno(capsys, *words, "--minutes", "1e-9")

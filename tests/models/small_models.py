@@ -24,6 +24,7 @@ from lno.models import (
     LSMConfig,
     OFormerConfig,
     ONOConfig,
+    SlicedLNOConfig,
     TransolverConfig,
     UFNOConfig,
 )
@@ -35,6 +36,10 @@ PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
 PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
 PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
 PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
+LNO_EFFICIENT, LNO_GALERKIN, LNO_NYSTROM = (
+    replace(LNO_TIED, attention=name) for name in ("efficient", "galerkin", "nystrom")
+)
+SLICED = SlicedLNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)

@@ -25,6 +25,9 @@ from small_models import (
     GNOT_ONE,
     GNOT_THREE,
     GRID,
+    LNO_EFFICIENT,
+    LNO_GALERKIN,
+    LNO_NYSTROM,
     LNO_TIED,
     LNO_UNTIED,
     LSM_CLOUD,
@@ -40,6 +43,7 @@ from small_models import (
     PLUS_WITHOUT_PLACES,
     RAW,
     REGULAR,
+    SLICED,
     UFNO_CLOUD,
     UFNO_GRID,
     all_close,
@@ -103,6 +107,10 @@ FORMS = {
     "lno_plus by position": Form(PLUS_BY_POSITION),
     "lno_plus without places": Form(PLUS_WITHOUT_PLACES),
     "lno_plus with convolutions": Form(PLUS_LOCAL),
+    "lno with efficient attention": Form(LNO_EFFICIENT),
+    "lno with Galerkin attention": Form(LNO_GALERKIN),
+    "lno with Nyström attention": Form(LNO_NYSTROM),
+    "sliced lno": Form(SLICED),
     "deeponet": Form(DEEPONET),
     "gnot": Form(GNOT_ONE),
     "gnot of experts": Form(GNOT_THREE),
@@ -319,7 +327,7 @@ def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
         return
     model, (x, u, q) = build(shallow(form.config)), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
-    torch.compiler.reset()  # the number of graphs of one function is limited, and models share some
+    torch.compiler.reset()  # torch compiles one function only so many times
     compiled = torch.compile(model, fullgraph=True, backend="eager")
     assert close(form.ask(compiled, x, u, q, mask), form.ask(model, x, u, q, mask), 1e-5)
 

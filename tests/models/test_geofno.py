@@ -80,7 +80,7 @@ def test_time_is_an_input_channel() -> None:
         (
             Spec(3, 1, 1),
             GeoFNOConfig(cloud=LatentGrid()),
-            "3 coordinates .* data: lno, deeponet",
+            "3 coordinates .* data: lno, lno_plus",
         ),
     ],
 )
