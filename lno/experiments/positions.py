@@ -116,10 +116,11 @@ def save(path: Path, operator: Operator, sample: Fields, problem: str) -> None:
     if not prepared.same_points:
         raise ValueError("expected queries at the observed points, to draw both in one picture")
     places, view = prepared.geometry_of(0), PROBLEMS[problem].view if problem in PROBLEMS else None
-    seen = np.ones(len(places), bool)
+    seen = np.arange(len(places))
     if view is not None:  # others would leave a picture of that part empty
         left, right, bottom, top = view
-        seen = ((places >= (left, bottom)) & (places <= (right, top))).all(1)
+        inside = (places >= (left, bottom)) & (places <= (right, top))
+        seen = np.flatnonzero(inside.all(1))
     chosen = typical(read[seen], write[seen])
     [names] = (prepared.geometry or {"x": prepared.names["x"][: prepared.space]}).values()
     arrays: dict[str, Any] = {
