@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from lno.commands.console import command, new_app, say, show, show_table
-from lno.experiments import efficiency, pretrained
+from lno.experiments import efficiency, positions, pretrained, stages
 from lno.experiments.cases import CASES
-from lno.experiments.plan import jobs_of_all, jobs_of_table, plan
+from lno.experiments.plan import estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
 from lno.experiments.tables import EXPERIMENTS, Experiment
@@ -97,6 +97,8 @@ def reproduce_all(
         there = {
             "efficiency": not efficiency.missing(results),
             "pretrained": (results / "benchmarks" / "pretrained.json").exists(),
+            "positions": not positions.missing(results),
+            "stages": stages.path_of(results).exists(),
         }
         for name, complete in there.items():
             state = "is there" if complete else "is missing"
@@ -153,6 +155,35 @@ def reproduce_pretrained(
         show_table(pretrained.recalibrate(results, folder, device))
     else:
         show_table(pretrained.make(results, folder, device, say))
+
+
+@app.command("positions", epilog="Example: lno reproduce positions --problems elasticity")
+def reproduce_positions(
+    problems: Problems = "",
+    dry_run: DryRun = False,
+    again: Annotated[bool, typer.Option("--again", help="Make it again.")] = False,
+    results: Ledger = RESULTS,
+    device: Device = "auto",
+) -> None:
+    """What latent positions look at; operators that are not in the cache are trained again."""
+    specs = chosen(positions.SPECS, _names(problems))
+    wanted = specs if again else positions.missing(results, specs)
+    if dry_run:
+        seed = positions.SEED
+        kept = [spec.operator(seed) is not None for spec in wanted]
+        minutes = [0.0 if k else estimate(s, 1, results) for k, s in zip(kept, wanted, strict=True)]
+        pairs = zip(wanted, minutes, strict=True)
+        show_table(plan([Job(spec, (seed,), minutes=time) for spec, time in pairs]))
+        return
+    positions.make(results, wanted, device, say)
+    show_table(positions.table(results, specs))
+
+
+@app.command("stages", epilog="Example: lno reproduce stages")
+def reproduce_stages(results: Ledger = RESULTS, device: Device = "auto") -> None:
+    """Sensors and a field in two stages (Figures 6 and 7), by the models of the package."""
+    stages.make(results, device=device)
+    show_table(stages.table(results))
 
 
 def _work(jobs: Sequence[Job], results: Path, minutes: float | None, device: str) -> bool:

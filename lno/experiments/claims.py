@@ -29,10 +29,10 @@ def sentence(claim: str, verdicts: Sequence[Verdict]) -> str:
     """A claim and where it holds.
 
     >>> missing = [Verdict("pipe", None), Verdict("darcy", None)]
-    >>> sentence("It doubles the error", [Verdict("elasticity", True, "2.1 times"), *missing])
-    'It doubles the error: holds on elasticity (2.1 times); missing on pipe, darcy.'
-    >>> sentence("It doubles the error", missing)
-    'It doubles the error: missing.'
+    >>> sentence("it doubles the error", [Verdict("elasticity", True, "2.1 times"), *missing])
+    'Paper: it doubles the error. Here: holds on elasticity (2.1 times); missing on pipe, darcy.'
+    >>> sentence("it doubles the error", missing)
+    'Paper: it doubles the error. Here: missing.'
     """
     parts = []
     for holds, text in ((True, "holds on"), (False, "does not hold on")):
@@ -40,7 +40,7 @@ def sentence(claim: str, verdicts: Sequence[Verdict]) -> str:
         parts += [f"{text} {', '.join(several)}"] if several else []
     absent = [v.problem for v in verdicts if v.holds is None]
     parts += [f"missing on {', '.join(absent)}" if parts else "missing"] if absent else []
-    return f"{claim}: {'; '.join(parts)}."
+    return f"Paper: {claim}. Here: {'; '.join(parts)}."
 
 
 def at_least(

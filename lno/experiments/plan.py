@@ -97,12 +97,12 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     if spec.seconds is not None:
         return spec.seconds * seeds / 60
     paths = sorted((results / spec.problem / spec.model).glob("*.json"))
-    known = [_load(path, path.stat().st_mtime_ns) for path in paths]
+    there = [_load(path, path.stat().st_mtime_ns) for path in paths]
     other = spec.similar()
-    if other is not None and not any(run.recipe == spec.setup for run in known):
+    if other is not None and not any(run.recipe == spec.setup for run in there):
         minutes = estimate(other, seeds, results)
         return None if minutes is None else minutes * _blocks(spec) / _blocks(other)
-    for run in sorted(known, key=lambda r: (r.recipe != spec.setup, "=" in r.recipe)):
+    for run in sorted(there, key=lambda r: (r.recipe != spec.setup, "=" in r.recipe)):
         alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
         if alike and run.steps and run.task.get("kind") == tasks.to_json(spec.preset.task)["kind"]:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60

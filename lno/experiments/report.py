@@ -12,7 +12,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments import efficiency, inverse, inverse_tables, pretrained, scaling
+from lno.experiments import (
+    efficiency,
+    inverse,
+    inverse_tables,
+    positions,
+    pretrained,
+    scaling,
+    stages,
+)
 from lno.experiments.execution import SAMPLE, WORST
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
@@ -62,7 +70,7 @@ def tables(results: Path) -> list[Table]:
     }
     [first, *rest] = made.values()
     every = [*first, efficiency.table(results), *(t for some in rest for t in some)]
-    return [*every, pretrained.table(results)]
+    return [*every, pretrained.table(results), positions.table(results)]
 
 
 def markdown(results: Path) -> str:
@@ -78,8 +86,8 @@ def page(results: Path) -> str:
     """Tables and figures of the ledger as one self-contained HTML page."""
     body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
     maps = inverse_tables.interval_maps(inverse.ON_GRIDS, SEEDS, results)
-    curves = scaling.figures(results, SEEDS)
-    body += _pictures([*maps, *pretrained.coverage_curve(results), *curves])
+    body += _pictures([*maps, *stages.figures(results), *pretrained.coverage_curve(results)])
+    body += _pictures([*scaling.figures(results, SEEDS), *positions.figures(results)])
     # Runs of the table on resolutions were trained on other data, with which they have their table;
     # those of ablations, whose recipe says what is changed, have theirs.
     every = [(p, run) for p, run in figures.load_runs(results) if run.protocol != "resolution"]

@@ -123,11 +123,11 @@ def latents_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
         f"{100 * RATIO:g} % of the points observed, of propagators at t = 0 and t = 1 from the "
         "truth.",
         *claim(
-            f"On Darcy and NS2d the error falls up to M = {LATENTS[-1]}",
+            f"on Darcy and NS2d the error falls up to M = {LATENTS[-1]}",
             _judged(growing, lambda size: size == LATENTS[-1], "latents", seeds, results),
         ),
         *claim(
-            f"On the others it has its minimum before M = {LATENTS[-1]}",
+            f"on the others it is least before M = {LATENTS[-1]}",
             _judged(
                 [s for s in saturating if s not in growing],
                 lambda size: size < LATENTS[-1],
@@ -146,7 +146,7 @@ def depth_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
     series, most = series_of(specs, "blocks"), max(BEST_DEPTHS)
     notes = [
         *claim(
-            f"More than {most} blocks increase the error",
+            f"more than {most} blocks increase the error",
             _judged(series, lambda size: size <= most, "blocks", seeds, results),
         ),
         *claim(
@@ -155,7 +155,7 @@ def depth_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
         ),
         conditions(specs, seeds, results, "depth"),
     ]
-    return _table("Depth", series, "blocks:", seeds, results, notes)
+    return _table("Depth: the number of blocks", series, "blocks:", seeds, results, notes)
 
 
 def width_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
@@ -163,12 +163,12 @@ def width_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
     series = series_of(specs, "width")
     notes = [
         *claim(
-            f"The error falls up to a width of {WIDE_ENOUGH}",
+            f"the error falls up to a width of {WIDE_ENOUGH}",
             _judged(series, lambda size: size >= WIDE_ENOUGH, "features", seeds, results),
         ),
         conditions(specs, seeds, results, "width"),
     ]
-    return _table("Width", series, "width", seeds, results, notes)
+    return _table("Width: the features of a token", series, "width", seeds, results, notes)
 
 
 def _judged(

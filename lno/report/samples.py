@@ -33,7 +33,7 @@ def load_sample(path: Path) -> dict[str, Any]:
     `parameters` with `names_parameters`, `channels` of a frame, the channels to draw as `shown_u`
     and `shown_y`, the `view` of pictures, and `index`, the number of the sample.
     """
-    with _reading(path):
+    with reading(path):
         with np.load(path, allow_pickle=False) as file:
             sample = {key: file[key] for key in file.files}
         sample.setdefault("positions", sample.get("x_query", sample["x"]))
@@ -47,7 +47,7 @@ def sample_fields(path: Path, title: str) -> Figure:
     A row for each channel of the answer that the problem names; else for the last channel.
     """
     sample = load_sample(path)
-    with _reading(path):
+    with reading(path):
         return _sample_fields(path, sample, title)
 
 
@@ -78,7 +78,7 @@ def rollout_frames(path: Path, title: str) -> Figure | None:
     sample = load_sample(path)
     if "channels" not in sample:
         return None
-    with _reading(path):
+    with reading(path):
         return _rollout_frames(path, sample, title)
 
 
@@ -100,7 +100,7 @@ def _rollout_frames(path: Path, sample: dict[str, Any], title: str) -> Figure:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading(path: Path) -> Iterator[None]:
     """Name the file in whatever its content raises."""
     try:
         yield
