@@ -17,6 +17,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from lno.data.observe import RandomRatio, Window
+from lno.experiments import ours
 from lno.experiments.preset import FORGING, PAPER_RECIPE, STEADY, TRAJECTORY, Preset
 from lno.experiments.published import PUBLISHED
 from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, SlicedLNOConfig
@@ -142,7 +143,10 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
     "gnot": {**_stages(GNOTConfig(width=96, blocks=4, experts=1)), "paper": PUBLISHED["gnot"]},
     "deeponet": _stages(DeepONetConfig(width=128, blocks=4, layers=3)),
     **{model: {"paper": own} for model, own in PUBLISHED.items() if model != "gnot"},
+    "lno_plus": ours.LNO_PLUS,
 }
+PRESETS["transolver"] |= ours.TRANSOLVER
+
 
 # LNO with Physics-Attention: what it shares with LNO is the same.
 PRESETS["sliced_lno"] = {

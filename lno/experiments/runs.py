@@ -27,6 +27,7 @@ from lno.ledger import Run
 from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Task
+from lno.training.recipe import Recipe
 
 MODEL = "model.safetensors"
 Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
@@ -51,7 +52,8 @@ class RunSpec:
         task: in place of the preset's.
         validation: the share of the training samples that is held out for the learning curve.
             None: all are trained on, and the curve shows the error on the test samples.
-        changes: keys of the model's config that differ from the preset's, with their values.
+        changes: keys that differ from the preset's, with their values: of the model's config, of
+            the recipe, or `symmetries`.
         required: how many seeds, from 0 on, a table is incomplete without.
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
@@ -127,14 +129,8 @@ class RunSpec:
         found = preset(self.problem, self.recipe, self.model)
         if self.epochs is not None:
             found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
-        if self.changes:
-            if found.config is None:
-                raise ValueError(
-                    f"changes: expected a preset that has the sizes of a model, got {self.recipe} "
-                    f"of {self.model} for {self.problem}, which leaves them to the data"
-                )
-            keys = {**to_dict(found.config), **dict(self.changes)}
-            found = replace(found, config=from_dict(type(found.config), keys))
+        for key, value in self.changes:
+            found = _changed(found, key, value)
         return found if self.task is None else replace(found, task=self.task)
 
     @property
@@ -228,6 +224,21 @@ class RunSpec:
         """The trained operator of a seed alone; None where it is not in the cache."""
         found = self.kept(seed, device)
         return None if found is None else found[0].member(found[1])
+
+
+def _changed(preset: Preset, key: str, value: Any) -> Preset:
+    """A preset with another value of a key of its recipe, of its config, or of its own."""
+    if key == "symmetries":
+        return replace(preset, symmetries=value)
+    if key in to_dict(preset.recipe):
+        return replace(preset, recipe=from_dict(Recipe, {**to_dict(preset.recipe), key: value}))
+    if preset.config is None:
+        raise ValueError(
+            f"changes: expected a preset that has the sizes of a model to change {key!r}, got one "
+            "that leaves them to the data"
+        )
+    keys = {**to_dict(preset.config), key: value}
+    return replace(preset, config=from_dict(type(preset.config), keys))
 
 
 @functools.lru_cache

@@ -1,0 +1,95 @@
+"""What each ingredient of LNO+ is worth: its error with all of them, and without one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lno.experiments.ablations import counted, errors_of, mean
+from lno.experiments.inverse_tables import UNASKED
+from lno.experiments.runs import RunSpec
+from lno.problems import PROBLEMS
+from lno.report.runs import model_name
+from lno.report.tables import Table, spread
+
+EPOCHS = {"darcy": 100, "elasticity": 100, "ns2d": 20}
+REQUIRED = {"darcy": 3, "elasticity": 3, "ns2d": 1}  # seeds
+Changes = tuple[tuple[str, Any], ...]
+KEPT = "LNO+"
+WITHOUT: dict[str, Changes] = {
+    KEPT: (),
+    "one round of four blocks": (("rounds", 1), ("blocks", 4)),
+    "latent positions without places": (("located", False),),
+    "queries without values": (("values", False),),
+    "AdamW for Muon": (("optimizer", "adamw"),),
+    "no symmetries": (("symmetries", False),),
+    "no loss of the gradient": (("gradient", 0.0),),
+}
+WITH: dict[str, Changes] = {"with a local convolution": (("local", 5),)}
+OTHERS = ("lno", "transolver")  # with the same recipe
+
+
+def _applies(problem: str, changes: Changes) -> bool:
+    """Whether a change makes a difference to LNO+ on a problem."""
+    keys = dict(changes)
+    if "symmetries" in keys and not PROBLEMS[problem].symmetries:
+        return False
+    if "gradient" in keys and problem != "darcy":
+        return False
+    return "local" not in keys or problem == "ns2d"
+
+
+def _spec(problem: str, changes: Changes = (), model: str = "lno_plus") -> RunSpec:
+    required = REQUIRED[problem] if model == "lno_plus" else 1
+    return RunSpec(
+        problem, model, "fast", EPOCHS[problem], "mixed", changes=changes, required=required
+    )
+
+
+ROWS: dict[str, dict[str, RunSpec]] = {
+    **{
+        label: {p: _spec(p, changes) for p in EPOCHS if _applies(p, changes)}
+        for label, changes in (WITHOUT | WITH).items()
+    },
+    **{model_name(model): {p: _spec(p, model=model) for p in EPOCHS} for model in OTHERS},
+}
+SPECS = tuple(dict.fromkeys(spec for row in ROWS.values() for spec in row.values()))
+
+
+def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
+    """Errors, and in brackets their ratio to that of LNO+ with all ingredients."""
+    problems = [p for p in EPOCHS if any(spec.problem == p for spec in specs)]
+    rows = []
+    for label, row in ROWS.items():
+        asked = {p: spec for p, spec in row.items() if spec in specs}
+        if not asked:
+            continue
+        errors = {p: errors_of(spec, seeds, results) for p, spec in asked.items()}
+        cells = [_cell(p, label, errors, seeds, results) for p in problems]
+        rows.append([label, counted(list(errors.values())), *cells])
+    runs = [run for spec in specs for run in spec.runs(results, seeds).values()]
+    machines = ", ".join(sorted({run.hardware for run in runs}))
+    notes = [
+        "Each row leaves out one ingredient of LNO+, or adds one, or has another model with the "
+        "same recipe. In brackets: the error over that of LNO+. The last model of each run, "
+        "held-out test samples, mixed precision, mean ± standard deviation over seeds"
+        f"{f', on {machines}' * bool(machines)}. `lno reproduce ladder`"
+    ]
+    header = ["relative L2, %", "seeds", *(f"{p} at {EPOCHS[p]} epochs" for p in problems)]
+    return Table("Ingredients of LNO+", header, rows, notes)
+
+
+def _cell(
+    problem: str,
+    label: str,
+    errors: dict[str, list[float]],
+    seeds: Sequence[int],
+    results: Path,
+) -> str:
+    if problem not in errors:
+        return UNASKED
+    shown = spread(errors[problem])
+    whole = mean(errors_of(ROWS[KEPT][problem], seeds, results))
+    own = mean(errors[problem])
+    return shown if label == KEPT or not whole or not own else f"{shown} ({own / whole:.2f})"
