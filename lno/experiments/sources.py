@@ -160,9 +160,13 @@ def _opened(path: Path) -> Fields:
 
 
 def _snapshots(fields: Fields, task: Task, model: str) -> Task | None:
-    """Snapshots, of data on a grid in space and time for a model that embeds time; else None."""
+    """Snapshots, of data on a grid in space and time.
+
+    For a model that embeds time, and where the preset says so; else None.
+    """
     grid, names = fields.spec.grid, fields.names["x"]
-    if type(task) not in (Steady, Snapshots) or not MODELS[model][0].embeds_time:
+    embeds = type(task) is Steady and MODELS[model][0].embeds_time
+    if not embeds and not isinstance(task, Snapshots):
         return None
     in_time = grid is not None and len(grid) == len(names) == 3 and names[-1] in TIME
     return Snapshots(grid[-1]) if grid is not None and in_time else None
