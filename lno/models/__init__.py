@@ -16,6 +16,7 @@ from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
     Demand,
@@ -31,6 +32,7 @@ from lno.models.ufno import UFNO, UFNOConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
@@ -97,6 +99,8 @@ __all__ = [
     "GeoFNO",
     "GeoFNOConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LSMConfig",
     "LatentBlock",
     "LatentGrid",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -88,6 +89,7 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        reads_query_values: `decode` has an argument `u_query`, the values at the query points.
         keeps_statistics: has buffers that training updates, such as running means of batch
             normalisation.
     """
@@ -99,6 +101,7 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    reads_query_values: bool = False
     keeps_statistics: bool = False
 
     spec: Spec
@@ -123,6 +126,14 @@ class Model(nn.Module, ABC):
     def with_time(cls, config: ModelConfig) -> ModelConfig:
         """The same sizes for samples whose last input channel is their time."""
         return config
+
+    @classmethod
+    def for_other_points(cls, config: ModelConfig) -> ModelConfig:
+        """The same sizes for answers at points where nothing is observed."""
+        return config
+
+    def initialise(self, positions: Float[np.ndarray, "n d"], seed: int) -> None:
+        """Adapt the initial weights to where the training points are, if the model can."""
 
     @abstractmethod
     def forward(
@@ -277,15 +288,18 @@ def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
     >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))
-    ['lno', 'deeponet']
+    ['lno', 'lno_plus', 'deeponet', 'geofno']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
     able = []
     for name, (kind, _) in MODELS.items():
         try:
+            config = kind.default_config(demand.spec)
+            if demand.elsewhere:
+                config = kind.for_other_points(config)
             with torch.device("meta"):  # no memory, no time
-                model = kind(demand.spec, kind.default_config(demand.spec))
+                model = kind(demand.spec, config)
         except ValueError:
             continue
         if _obstacle(model, demand) is None:

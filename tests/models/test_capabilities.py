@@ -58,9 +58,11 @@ able = cache(capable_models)  # takes a while
 STREAMING = [kind for kind, (model_class, _) in MODELS.items() if model_class.streams]
 
 
-def small(kind: str, spec: Spec) -> Model:
+def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
     """A small model with the default config for the spec, and weights away from initial ones."""
-    config = MODELS[kind][0].default_config(spec)
+    model_class, _ = MODELS[kind]
+    config = model_class.default_config(spec)
+    config = model_class.for_other_points(config) if elsewhere else config
     keys = {"width": 8, "heads": 2, "modes": 3, "cloud": getattr(config, "cloud", None) and PYRAMID}
     config = replace(config, **{key: keys[key] for key in keys if hasattr(config, key)})
     return disturb(build_model(kind, shallow(config), spec)).eval()
@@ -69,7 +71,7 @@ def small(kind: str, spec: Spec) -> Model:
 @cache
 def serves(kind: str, demand: Demand) -> bool:
     """Whether the model's predictions for a padded batch are those for each sample alone."""
-    model = small(kind, demand.spec)
+    model = small(kind, demand.spec, demand.elsewhere)
     x, u, queries = inputs(q=60)
     lengths = (60, 23) if demand.ragged else (60, 60)
     mask = real = mask_of_lengths(*lengths)
@@ -102,11 +104,11 @@ def test_a_model_is_refused_exactly_if_it_cannot(
         assert kind not in able(demand)
         return
     if serves(kind, demand):
-        require_capable(small(kind, demand.spec), kind, demand)
+        require_capable(small(kind, demand.spec, demand.elsewhere), kind, demand)
         assert kind in able(demand)
         return
     with pytest.raises(ValueError, match=f"^{kind} .*(expected|needs).* got ") as refusal:
-        require_capable(small(kind, demand.spec), kind, demand)
+        require_capable(small(kind, demand.spec, demand.elsewhere), kind, demand)
     named = str(refusal.value).rsplit(": use ", 1)[1].split(" or ")
     assert named == able(demand)
     assert named and all(serves(name, demand) for name in named)
@@ -162,7 +164,7 @@ def test_a_model_for_one_grid_takes_no_other() -> None:
     assert toy.on_grid(GRID) is toy
     with pytest.raises(ValueError, match=r"only on the grid.*expected \(10, 6\), got \(5, 7\)"):
         toy.on_grid((5, 7))
-    refusal = r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver"
+    refusal = r"toy works only on the grid.*got \(5, 7\): use lno or lno_plus or deeponet or gnot"
     with pytest.raises(ValueError, match=refusal):
         require_capable(toy, "toy", Demand(other))
 
@@ -226,7 +228,7 @@ def parts_of(*tensors: torch.Tensor | None) -> Iterator[tuple[torch.Tensor | Non
 
 
 def test_the_models_that_stream() -> None:
-    assert STREAMING == ["lno"]  # the tests below are about these
+    assert STREAMING == ["lno", "lno_plus"]  # the tests below are about these
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in STREAMING])
@@ -244,7 +246,7 @@ def test_other_models_refuse_to_stream(kind: str) -> None:
 @pytest.mark.parametrize("kind", STREAMING)
 @pytest.mark.parametrize("masked", [False, True])
 def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, CLOUD_SPEC, elsewhere=True), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
     z = model.encode_parts(lambda: parts_of(x, u, mask, None))
     y = torch.cat([model.decode(z, q[:, :7]), model.decode(z, q[:, 7:])], dim=1)
@@ -254,7 +256,7 @@ def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -
 @pytest.mark.parametrize("kind", STREAMING)
 def test_streaming_models_reduce_their_sums(kind: str) -> None:
     """Points on two processes are all points, if each adds the sums of the other."""
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, CLOUD_SPEC, elsewhere=True), inputs()
     seen = []
     model.reduce_with(lambda sums: seen.append(sums) or sums)
     first = model(x[:, :25], u[:, :25], q)
