@@ -163,11 +163,14 @@ class Model(nn.Module, ABC):
 
     def require_plane(self) -> tuple[int, int]:
         """The 2-D grid of the data. An error if they have none."""
+        from lno.models import MODELS  # the table lists the models, which are made of this module
+
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
+            others = " or ".join(name for name, (cls, _) in MODELS.items() if not cls.needs_grid)
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
-                "Fields(..., grid=(rows, columns)), or take a model for point clouds"
+                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
+                f"columns)), got grid {grid}: use {others}"
             )
         return grid[0], grid[1]
 
