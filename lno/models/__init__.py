@@ -26,6 +26,8 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.oformer import OFormer, OFormerConfig
+from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
 from lno.models.ufno import UFNO, UFNOConfig
@@ -42,7 +44,9 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "ufno": (UFNO, UFNOConfig),
     "lsm": (LSM, LSMConfig),
     "galerkin": (Galerkin, GalerkinConfig),
+    "oformer": (OFormer, OFormerConfig),
     "factformer": (FactFormer, FactFormerConfig),
+    "ono": (ONO, ONOConfig),
 }
 
 
@@ -75,7 +79,7 @@ def build_model(
             able = capable_models(Demand(spec))
             if kind in able or not able:
                 raise  # another config would do, or nothing
-            raise ValueError(f"{error}. Models for such data: {', '.join(able)}") from error
+            raise ValueError(f"{error}: use {' or '.join(able)}") from error
 
 
 __all__ = [
@@ -85,6 +89,7 @@ __all__ = [
     "LNO",
     "LSM",
     "MODELS",
+    "ONO",
     "UFNO",
     "DeepONet",
     "DeepONetConfig",
@@ -106,6 +111,7 @@ __all__ = [
     "LatentGrid",
     "Model",
     "ModelConfig",
+    "ONOConfig",
     "PhysicsCrossAttention",
     "SelfAttention",
     "Transolver",

@@ -22,7 +22,7 @@ the grid.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -148,12 +148,6 @@ class FactFormer(Model):
     @classmethod
     def default_config(cls, spec: Spec) -> FactFormerConfig:
         return FactFormerConfig()
-
-    @classmethod
-    def with_time(cls, config: ModelConfig) -> FactFormerConfig:
-        """The same sizes, with `time_input`."""
-        assert isinstance(config, FactFormerConfig)
-        return replace(config, time_input=True)
 
     def forward(
         self,

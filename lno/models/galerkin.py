@@ -20,7 +20,7 @@ On 2-D grids, distances to a regular grid of reference points can replace positi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -165,12 +165,6 @@ class Galerkin(Model):
         """The library's sizes; without a 2-D grid, with positions."""
         on_plane = spec.grid is not None and len(spec.grid) == 2
         return GalerkinConfig() if on_plane else GalerkinConfig(reference=None)
-
-    @classmethod
-    def with_time(cls, config: ModelConfig) -> GalerkinConfig:
-        """The same sizes, with `time_input`."""
-        assert isinstance(config, GalerkinConfig)
-        return replace(config, time_input=True)
 
     def forward(
         self,

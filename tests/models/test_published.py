@@ -16,6 +16,8 @@ from lno.models import (
     FactFormerConfig,
     GalerkinConfig,
     Model,
+    OFormerConfig,
+    ONOConfig,
     from_reference,
 )
 
@@ -124,6 +126,11 @@ PIPE, PLASTICITY = Spec(2, 2, 1, (129, 129)), Spec(2, 2, 4, (101, 31))  # with t
         (NS2D, FactFormerConfig(width=256), 7_064_321),
         (AIRFOIL, FactFormerConfig(width=32, mlp_ratio=1, reference=None), 97_505),
         (PIPE, FactFormerConfig(reference=None), 1_767_297),
+        (DARCY, OFormerConfig(), 2_556_321),
+        (DARCY, ONOConfig(128, 10, 8, 32, 2, "nystrom"), 2_029_137),
+        (NS2D, ONOConfig(), 1_116_161),
+        (PIPE, ONOConfig(128, 8, 8, 8, 2, "nystrom"), 1_599_297),
+        (PLASTICITY, ONOConfig(32, 8, 8, 8, 1, "nystrom", time_input=True), 77_476),
     ],
 )
 def test_published_sizes_have_the_published_parameter_counts(

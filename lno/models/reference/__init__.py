@@ -22,6 +22,8 @@ from lno.models.reference import (
     geofno,
     lno,
     lsm,
+    oformer,
+    ono,
     transolver,
     ufno,
 )
@@ -39,7 +41,9 @@ TRANSLATORS: dict[str, Translator] = {
     "ufno": ufno.translate,
     "lsm": lsm.translate,
     "galerkin": galerkin.translate,
+    "oformer": oformer.translate,
     "factformer": factformer.translate,
+    "ono": ono.translate,
 }
 
 

@@ -63,11 +63,12 @@ class Published:
             self.layer(f"{ours}.hidden.{k}", f"{theirs}.linears.{k}.0")
         self.layer(f"{ours}.output", f"{theirs}.linear_post")
 
-    def block_mlp(self, name: str) -> None:
-        """The norm and MLP of a `PointBlock`, from the library's block of the same number."""
-        self.layer(f"{name}.norm_mlp", f"{name}.ln_2")
-        self.layer(f"{name}.up", f"{name}.mlp.linear_pre.0")
-        self.layer(f"{name}.down", f"{name}.mlp.linear_post")
+    def block_mlp(self, ours: str, theirs: str | None = None) -> None:
+        """The norm and MLP of a `PointBlock`, from the library's block; None: of the same name."""
+        theirs = ours if theirs is None else theirs
+        self.layer(f"{ours}.norm_mlp", f"{theirs}.ln_2")
+        self.layer(f"{ours}.up", f"{theirs}.mlp.linear_pre.0")
+        self.layer(f"{ours}.down", f"{theirs}.mlp.linear_post")
 
     def stem(self, ours: str = "stem", theirs: str = "preprocess") -> None:
         """A `Stem` from the library's layers, which stand apart there."""

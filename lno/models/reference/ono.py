@@ -1,0 +1,77 @@
+"""Weights of the library's ONO, renamed to those of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from lno.data.fields import Spec
+from lno.models.ono import ONOConfig
+from lno.models.reference.galerkin import move_attention
+from lno.models.reference.library import spec_of
+from lno.models.reference.weights import Published
+
+ATTENTIONS = {"linear": "linear", "selfAttention": "softmax", "nystrom": "nystrom"}
+
+
+def translate(
+    weights: Mapping[str, Any], config: Mapping[str, Any]
+) -> tuple[ONOConfig, Spec, dict[str, Tensor]]:
+    """The config, spec and state dictionary of the ONO with these weights.
+
+    Args:
+        weights: arrays by their names in the library. Those of a model that was never trained
+            have no running covariance.
+        config: `args`, the library's arguments.
+    """
+    args = config["args"]
+    if args["unified_pos"]:
+        raise ValueError(
+            "the library's ONO reads positions only: expected unified_pos 0, got "
+            f"{args['unified_pos']}"
+        )
+    sizes = ONOConfig(
+        args["n_hidden"],
+        args["n_layers"],
+        args["n_heads"],
+        args["psi_dim"],
+        args["mlp_ratio"],
+        ATTENTIONS[args["attn_type"]],
+        bool(args["time_input"]),
+    )
+    published = Published(weights, "ONO")
+    published.stem("stem_functions", "preprocess_z")
+    published.mlp("stem_points.mlp", "preprocess_x")
+    for k in range(sizes.layers):
+        block, last = f"blocks.{k}", k == sizes.layers - 1
+        published.layer(f"{block}.points.norm_attention", f"{block}.ln_1")
+        _move_attention(published, sizes.attention, f"{block}.points.attention", f"{block}.Attn")
+        published.block_mlp(f"{block}.points", block)
+        published.layer(f"{block}.project", f"{block}.proj")
+        published.put(f"{block}.scale", published.take(f"{block}.mu"))
+        if f"{block}.feature_cov" in published.rest:
+            covariance = published.take(f"{block}.feature_cov")
+        else:
+            covariance = published.rest[f"{block}.ln_3.bias"].new_zeros(sizes.modes, sizes.modes)
+        published.put(f"{block}.covariance", covariance)
+        published.layer("norm" if last else f"mlps.{k}.0", f"{block}.ln_3")
+        if not last:
+            published.layer(f"mlps.{k}.1", f"{block}.mlp2.linear_pre.0")
+            published.layer(f"mlps.{k}.3", f"{block}.mlp2.linear_post")
+    published.layer("head", f"blocks.{sizes.layers - 1}.mlp2")
+    return sizes, spec_of(args), published.state()
+
+
+def _move_attention(published: Published, kind: str, ours: str, theirs: str) -> None:
+    if kind == "linear":
+        move_attention(published, ours, theirs)
+    elif kind == "softmax":
+        names = (f"{theirs}.{name}" for name in ("to_q", "to_k", "to_v"))
+        published.layer(f"{ours}.query_key_value", *names)
+        published.layer(f"{ours}.output", f"{theirs}.to_out")
+    else:
+        published.layer(f"{ours}.query_key_value", f"{theirs}.to_qkv")
+        published.layer(f"{ours}.convolution", f"{theirs}.res_conv")
+        published.layer(f"{ours}.output", f"{theirs}.to_out.0")
