@@ -179,9 +179,10 @@ def _require_capable(spec: RunSpec) -> None:
     """
     cls, chosen = MODELS[spec.model][0], spec.preset
     sizes = Spec(2, 1, 1, (8, 8))
-    with torch.device("meta"):  # no memory, no time
-        model = cls(sizes, cls.default_config(sizes))
     elsewhere, subset = chosen.task.asks_elsewhere, chosen.recipe.queries is not None
+    config = cls.default_config(sizes)
+    with torch.device("meta"):  # no memory, no time
+        model = cls(sizes, cls.for_other_points(config) if elsewhere else config)
     require_capable(model, spec.model, Demand(sizes, elsewhere, subset=subset))
 
 

@@ -16,6 +16,7 @@ from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
     Demand,
@@ -33,6 +34,7 @@ from lno.models.ufno import UFNO, UFNOConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
@@ -71,7 +73,13 @@ def build_model(
         config = from_dict(config_class, config)  # type: ignore[arg-type]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return model_class(spec, config)
+        try:
+            return model_class(spec, config)
+        except ValueError as error:
+            able = capable_models(Demand(spec))
+            if kind in able or not able:
+                raise  # another config would do, or nothing
+            raise ValueError(f"{error}: use {' or '.join(able)}") from error
 
 
 __all__ = [
@@ -96,6 +104,8 @@ __all__ = [
     "GeoFNO",
     "GeoFNOConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LSMConfig",
     "LatentBlock",
     "LatentGrid",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -90,6 +91,7 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        reads_query_values: `decode` has an argument `u_query`, the values at the query points.
         keeps_statistics: has buffers that training updates, such as running means of batch
             normalisation.
     """
@@ -102,6 +104,7 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    reads_query_values: bool = False
     keeps_statistics: bool = False
 
     spec: Spec
@@ -130,6 +133,14 @@ class Model(nn.Module, ABC):
         """
         timed = any(field.name == "time_input" for field in fields(config))
         return replace(config, time_input=True) if timed else config  # type: ignore[call-arg]
+
+    @classmethod
+    def for_other_points(cls, config: ModelConfig) -> ModelConfig:
+        """The same sizes for answers at points where nothing is observed."""
+        return config
+
+    def initialise(self, positions: Float[np.ndarray, "n d"], seed: int) -> None:
+        """Adapt the initial weights to where the training points are, if the model can."""
 
     @abstractmethod
     def forward(
@@ -163,13 +174,17 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
-    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
+    def require_plane(self, otherwise: str | None = None) -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none.
+
+        Args:
+            otherwise: a config of this model that needs none.
+        """
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
-                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
+                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
+                f"columns)), got grid {grid}" + (f": use {otherwise}" if otherwise else "")
             )
         return grid[0], grid[1]
 
@@ -283,16 +298,19 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:2]
-    ['lno', 'deeponet']
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:3]
+    ['lno', 'lno_plus', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
     able = []
     for name, (kind, _) in MODELS.items():
         try:
+            config = kind.default_config(demand.spec)
+            if demand.elsewhere:
+                config = kind.for_other_points(config)
             with torch.device("meta"):  # no memory, no time
-                model = kind(demand.spec, kind.default_config(demand.spec))
+                model = kind(demand.spec, config)
         except ValueError:
             continue
         if _obstacle(model, demand) is None:

@@ -107,7 +107,6 @@ def test_a_block_in_time_is_read_by_what_a_model_can_do(tmp_path: Path) -> None:
     data.replace(provenance={}, names=names).save(tmp_path / "volume.h5")
     for model in MODELS:
         timed = MODELS[model][0].embeds_time
-        assert timed == (model == "transolver")
         for name, problem in (("blocks.h5", "plasticity"), ("mine.h5", "mine")):
             own = isinstance(preset(problem, "paper", model).task, Snapshots)
             expected = Snapshots(TIMES) if timed or own else presets.STEADY

@@ -13,17 +13,28 @@ from lno.models import (
     MODELS,
     DeepONetConfig,
     FactFormerConfig,
+    FFNOConfig,
+    FNOConfig,
     GalerkinConfig,
+    GeoFNOConfig,
     GNOTConfig,
+    LatentGrid,
     LNOConfig,
+    LNOPlusConfig,
+    LSMConfig,
     OFormerConfig,
     ONOConfig,
     TransolverConfig,
+    UFNOConfig,
 )
 
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
+PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
+PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
+PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
@@ -39,18 +50,39 @@ ONO_SOFTMAX = ONOConfig(32, 2, 4, modes=6, attention="softmax")
 ONO_NYSTROM = ONOConfig(16, 1, 2, modes=6, attention="nystrom")
 FACTFORMER = FactFormerConfig(32, 2, 4, reference=None)
 FACTFORMER_GRID = FactFormerConfig(32, 2, 4, mlp_ratio=1, reference=3)
+LATENT = LatentGrid(16, 12, 3, 4, map_width=8)
+PYRAMID = LatentGrid(32, 16, 3, 4, map_width=8)  # sizes that a U-Net takes
+FNO_GRID = FNOConfig(8, reference=3, modes=3)
+FNO_RAW = FNOConfig(8, reference=None, modes=3)
+FNO_CLOUD = FNOConfig(8, reference=None, cloud=LATENT, modes=3)
+GEOFNO_GRID = GeoFNOConfig(8, 3, 4, padding=2)
+GEOFNO_CLOUD = GeoFNOConfig(8, 3, 4, cloud=LATENT)
+FFNO = FFNOConfig(8, 2, 3, 4, mlp_ratio=2, padding=2)
+FFNO_SHARED = FFNOConfig(8, 2, 3, 4, mlp_ratio=2, shared=True, layer_norm=True, padding=0)
+UFNO_GRID = UFNOConfig(4, reference=None, modes=3)
+UFNO_CLOUD = UFNOConfig(4, reference=None, cloud=PYRAMID, modes=3)
+LSM_GRID = LSMConfig(4, heads=2, tokens=3, basis=5)
+LSM_CLOUD = LSMConfig(4, cloud=PYRAMID, heads=2, tokens=3, basis=5)
 
 
 def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
     """A model with weights away from their initial values, so that all parts matter."""
-    model = initial(config, in_channels)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-        if model.keeps_statistics:  # those of some data, not the initial ones
-            x, u, _ = inputs(i=in_channels)
+    model = disturb(initial(config, in_channels))
+    if model.keeps_statistics:  # those of some data, not the initial ones
+        x, u, _ = inputs(i=in_channels)
+        with torch.no_grad():
             model.train()(x, u, x)
     return model.to(dtype).eval()
+
+
+def disturb(model: Any) -> Any:
+    """Move the weights of a model away from their initial values."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # A latent image of few points is faint.
+            size = 10.0 if name.startswith("geometry.inward") else 0.1
+            parameter.add_(size * torch.randn_like(parameter))
+    return model
 
 
 def initial(config: Any, in_channels: int = 1) -> Any:
@@ -74,7 +106,8 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **{"blocks" if hasattr(config, "blocks") else "layers": 1})
+    depth = [key for key in ("rounds", "blocks", "layers") if hasattr(config, key)][:1]
+    return replace(config, **dict.fromkeys(depth, 1))
 
 
 def inputs(

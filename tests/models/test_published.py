@@ -47,7 +47,13 @@ def inputs_of(file: Any, part: str = "input") -> Inputs:
     }
     if "propagate_pos" in given:  # OFormer: values come before positions
         return given["input_pos"], given["x"][..., :-2], given["propagate_pos"]
+    if "x_out" in given:  # Geo-FNO: reads positions alone, answers at others
+        return given["u"], given["u"][..., :0], given["x_out"]
     x = given["x"]
+    if x.ndim == 4 and x.shape[-1] == 3:  # F-FNO on grids: a value, then two coordinates
+        x, values = x[..., 1:].flatten(1, 2), x[..., :1].flatten(1, 2)
+        return x, values, x
+    x = x.flatten(1, 2) if x.ndim == 4 else x
     return x, given.get("fx", x[..., :0]), x
 
 
@@ -84,7 +90,7 @@ def test_weights_of_single_precision_give_models_of_it(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_weights_that_do_not_fit_are_refused(name: str) -> None:
     _, weights, config = open_fixture(name)
-    kind, first = name.split("_")[0], next(k for k in weights if k.endswith("weight"))
+    kind, first = name.split("_")[0], next(k for k in weights if "weight" in k)
     with pytest.raises(ValueError, match=r"'zzz\.weight' is not a weight of the published code"):
         from_reference(kind, {**weights, "zzz.weight": np.zeros(3)}, config)
     with pytest.raises(ValueError, match=f"the weights lack '{first}': expected all weights of"):

@@ -27,12 +27,12 @@ def translate(
     modes = args["modes1"], args["modes2"]
     if any(name.startswith("iphi.") for name in published.rest):
         return _cloud(published, args, modes)
-    inputs = published.rest["fc0.weight"].shape[1]
     _first_and_last(published, "")
     image.fourier_layers(published, LAYERS)
     state = published.state()
     # The mesh's coordinates, then those of the unit grid, which the model appends itself
-    spec = Spec(inputs - 2, 0, state["head.output.weight"].shape[0], tuple(config["shape"]))
+    coordinates, outputs = state["input.weight"].shape[1] - 2, len(state["head.output.bias"])
+    spec = Spec(coordinates, 0, outputs, tuple(config["shape"]))
     return GeoFNOConfig(args["width"], *modes), spec, state
 
 
