@@ -73,7 +73,7 @@ def work_off(
             return False
     waiting = [job.spec.waits_for(results) for job in jobs if job not in ready]
     for command in dict.fromkeys(waiting):
-        say(f"{waiting.count(command)} jobs wait for `{command}`")
+        say(f"{waiting.count(command)} of {len(jobs)} jobs need `{command}` first")
     return not waiting
 
 
