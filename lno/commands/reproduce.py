@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lno.commands.console import command, new_app, say, show, show_table
-from lno.experiments import efficiency, pretrained
+from lno.experiments import efficiency, model_table, pretrained
 from lno.experiments.cases import CASES
 from lno.experiments.plan import jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
@@ -134,6 +134,7 @@ def reproduce_efficiency(
         return
     efficiency.measure_all(results, wanted, precision, device, say)
     show_table(efficiency.table(results))
+    show_table(model_table.table(results))
 
 
 @app.command("pretrained", epilog="Example: lno reproduce pretrained --calibrate-only")

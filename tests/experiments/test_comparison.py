@@ -12,13 +12,14 @@ from deformed import pipe
 from small_forward import write_costs
 
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
-from lno.experiments import comparison, forward, plan, queue, tables
+from lno.experiments import comparison, efficiency, forward, model_table, plan, queue, tables
 from lno.experiments.cases import obstacle
 from lno.experiments.paper import FORWARD, PROBLEMS
 from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.experiments.sources import on_file
 from lno.ledger import Run
+from lno.models import MODELS
 
 SECONDS = RunSpec("darcy", "lno", "paper", precision="tf32", seconds=0.05)
 
@@ -57,8 +58,11 @@ def test_seconds_become_steps_by_the_table_of_costs(tmp_path: Path) -> None:
     assert spec.steps_by(tmp_path) == int(300 / 0.048)
     assert spec.waits_for(tmp_path) is None
     assert replace(spec, precision="mixed").steps_by(tmp_path) is None
-    write_costs(tmp_path, ("ns2d", "transolver", 2, 48.0), hardware="a GPU, shared (MPS)")
+    key = ("ns2d", "transolver", 2)
+    assert key not in efficiency.missing(tmp_path)
+    write_costs(tmp_path, (*key, 48.0), hardware="a GPU, shared (MPS)")
     assert spec.steps_by(tmp_path) is None  # measured while others used it
+    assert key in efficiency.missing(tmp_path)
 
 
 def test_the_name_of_a_run_does_not_depend_on_the_speed(small: Path) -> None:
@@ -194,6 +198,20 @@ def test_how_far_a_model_comes_is_shown_before_and_after_its_run(tmp_path: Path)
     fake(tmp_path, specs[2], 0.01, steps=7500)
     rows = comparison.epochs_table(specs, range(3), tmp_path).rows
     assert rows == [["FNO", "missing"], ["Transolver", "30 (16 ms)"], ["LNO", "240 (2 ms)"]]
+
+
+def test_the_models_at_a_glance(tmp_path: Path) -> None:
+    write_costs(tmp_path, ("darcy", "fno", 4, 3.21), ("darcy", "lsm", 20, 9.0))
+    shown = model_table.table(tmp_path)
+    rows = {row[0]: row[1:] for row in shown.rows}
+    assert len(rows) == len(MODELS)
+    assert rows["FNO"][:3] == ["37,881,217", "3.21", "0.50"]
+    assert rows["LSM"][1:3] == ["–", "–"]  # only measured with other batches
+    assert rows["LNO"][3:] == ["any points", "anywhere", "yes"]
+    assert rows["Transolver"][3:] == ["any points", "at the observed points", "no"]
+    assert rows["Geo-FNO"][3:] == ["2-D grids, points in 2-D", "anywhere", "no"]
+    assert rows["FactFormer"][3] == "2-D grids"
+    assert "–: not measured yet. `lno reproduce efficiency --problems darcy`" in shown.notes[0]
 
 
 def test_the_printed_numbers_have_all_models_and_problems() -> None:

@@ -65,7 +65,10 @@ def test_nothing_is_done_twice_and_a_deleted_run_comes_back(small: Path) -> None
 def test_a_run_that_was_cut_off_goes_on(small: Path) -> None:
     assert not train_missing([PAPER], range(2), small, device="cpu", minutes=1e-9)
     assert not list(small.rglob("*.json"))
+    checkpoints = "runs/*/*/*/checkpoint-*"
+    assert list(datasets.cache_folder().glob(checkpoints))
     assert train_missing([PAPER], range(2), small, device="cpu")
+    assert not list(datasets.cache_folder().glob(checkpoints))  # of no use any more
     cut = PAPER.runs(small, range(2))
     whole = small.parent / "whole"
     shutil.rmtree(datasets.cache_folder() / "runs")
