@@ -39,7 +39,9 @@ REFUSED = {  # model, data: why
 
 
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize("model", ["lno", "deeponet", "gnot", "transolver", "oformer", "ono"])
+@pytest.mark.parametrize(
+    "model", ["lno", "deeponet", "gnot", "transolver", "geofno", "oformer", "ono"]
+)
 def test_every_model_takes_the_data_or_names_one_that_does(
     kind: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,7 +54,7 @@ def test_every_model_takes_the_data_or_names_one_that_does(
     assert code == ((model, kind) in REFUSED), said
     if code:
         assert said.startswith(f"error: {model} {REFUSED[model, kind]}")
-        assert ": use lno or deeponet or oformer" in said
+        assert ": use lno or lno_plus or deeponet or geofno or oformer" in said
         assert not (tmp_path / "run" / "run.json").exists()
         return
     run = Run.load(tmp_path / "run" / "run.json")
