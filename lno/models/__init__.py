@@ -27,7 +27,7 @@ MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
-    "sliced-lno": (SlicedLNO, SlicedLNOConfig),
+    "slicedlno": (SlicedLNO, SlicedLNOConfig),
 }
 
 
