@@ -51,7 +51,7 @@ class Sliced(RunSpec):
 def sliced(spec: RunSpec) -> Sliced:
     """The setup of LNO with Physics-Attention in place of Physics-Cross-Attention."""
     rest = (spec.recipe, spec.epochs, spec.precision, spec.protocol)
-    return Sliced(spec.problem, "slicedlno", *rest, required=spec.required)
+    return Sliced(spec.problem, "sliced_lno", *rest, required=spec.required)
 
 
 def paper_run(problem: str, model: str = "lno") -> RunSpec:
@@ -81,7 +81,7 @@ PROJECTOR_SPECS = tuple(
 
 def attention_of(spec: RunSpec) -> str:
     """The row of a spec in the table of attention."""
-    return "physics" if spec.model == "slicedlno" else spec.preset.config.attention
+    return "physics" if spec.model == "sliced_lno" else spec.preset.config.attention
 
 
 def attention_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:

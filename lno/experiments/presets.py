@@ -227,7 +227,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
 }
 
 # LNO with Physics-Attention: what it shares with LNO is the same.
-PRESETS["slicedlno"] = {
+PRESETS["sliced_lno"] = {
     "paper": {
         problem: replace(
             chosen,

@@ -9,8 +9,11 @@ from lno.config import from_dict
 from lno.data import Spec
 from lno.models.attention import ATTENTIONS, SelfAttention
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -19,15 +22,19 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.reference import from_reference
 from lno.models.sliced import SlicedLNO, SlicedLNOConfig
 from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
-    "slicedlno": (SlicedLNO, SlicedLNOConfig),
+    "sliced_lno": (SlicedLNO, SlicedLNOConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -65,8 +72,14 @@ __all__ = [
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LatentBlock",
     "Model",
     "ModelConfig",
@@ -79,5 +92,6 @@ __all__ = [
     "apply_model",
     "build_model",
     "capable_models",
+    "from_reference",
     "require_capable",
 ]

@@ -28,7 +28,7 @@ from lno.data.fields import Spec
 from lno.models.attention import ATTENTIONS
 from lno.models.layers import MLP
 from lno.models.model import Model, ModelConfig, Part
-from lno.models.streamed import SoftmaxSums
+from lno.models.streamed import SoftmaxSums, adjusted_scores
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class PhysicsCrossAttention(nn.Module):
         """For each latent position the mean of the values, weighted by a softmax over points."""
         if self.reduce is not None:
             return self.reduce(self.sums(scores, values, mask, weights)).mean()
-        adjusted = _adjust(scores, mask, weights)
+        adjusted = adjusted_scores(scores, mask, weights)
         values = values.to(adjusted.dtype)
         if len(adjusted) == 1:  # all samples share their positions
             return torch.einsum("nm,bnc->bmc", torch.softmax(adjusted[0], dim=0), values)
@@ -118,7 +118,7 @@ class PhysicsCrossAttention(nn.Module):
         weights: Float[Tensor, "#b n"] | None = None,
     ) -> SoftmaxSums:
         """The sums behind the mean of `encode`, over some of the points."""
-        adjusted = _adjust(scores, mask, weights)
+        adjusted = adjusted_scores(scores, mask, weights)
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
         weighted = torch.einsum("bnm,bnc->bmc", exponentials, values.to(adjusted.dtype))
@@ -134,25 +134,6 @@ class PhysicsCrossAttention(nn.Module):
         if len(attention) == 1:  # all samples share their positions
             return torch.einsum("nm,bmc->bnc", attention[0], z)
         return torch.einsum("bnm,bmc->bnc", attention, z)
-
-
-def _adjust(
-    scores: Float[Tensor, "#b n m"],
-    mask: Bool[Tensor, "b n"] | None,
-    weights: Float[Tensor, "#b n"] | None,
-) -> Float[Tensor, "#b n m"]:
-    """Scores plus log-weights; those of padding and of points of size zero are the least number.
-
-    Next to any real point that gives a softmax weight of exactly zero. It is not −∞, because a
-    chunk of points may be padding only, and −∞ − (−∞) is NaN.
-    """
-    if weights is not None:
-        positive = weights > 0
-        scores = scores + torch.where(positive, weights, 1.0).log()[..., None].to(scores.dtype)
-        mask = positive if mask is None else mask & positive
-    if mask is not None:
-        scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
-    return scores
 
 
 class LatentBlock(nn.Module):
@@ -256,7 +237,7 @@ class LNO(Model):
     ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b q m"]]:
         """The weights of encoder and decoder, which depend on positions only; see `Model`."""
         b = len(u)
-        read = _adjust(self.encoder.scores(self.trunk(x)), mask, None)
+        read = adjusted_scores(self.encoder.scores(self.trunk(x)), mask, None)
         write = self.decoder.scores(self.trunk(x_query))
         weights = torch.softmax(read, dim=1), torch.softmax(write, dim=-1)
         return weights[0].expand(b, -1, -1), weights[1].expand(b, -1, -1)
@@ -298,14 +279,10 @@ class LNO(Model):
                 replace `attention_projector`, the model is untied.
             heads: the number of attention heads.
         """
-        from lno.models import reference
+        from lno.models.reference import from_reference
 
-        config, spec, state = reference.translate(weights, heads)
-        model = cls(spec, config)
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit one LNO: {error}") from error
+        model = from_reference("lno", weights, {"heads": heads})
+        assert isinstance(model, LNO)
         return model
 
     def _values(

@@ -75,7 +75,7 @@ def test_sizes_that_are_left_to_the_data_cannot_be_changed() -> None:
 
 def test_unchanged_setups_are_those_of_the_forward_table() -> None:
     shared = {spec for spec in EVERY if not spec.changes and spec.problem != "burgers"}
-    own = {spec for spec in shared if spec.model == "slicedlno"}
+    own = {spec for spec in shared if spec.model == "sliced_lno"}
     assert shared - own <= set(forward.SPECS)
     assert {spec.problem for spec in own} == set(forward.FORWARD["lno"])
     assert changed(BASE, "latents", 256) is BASE
@@ -102,7 +102,7 @@ def test_every_ablation_of_elasticity_is_required_and_no_other() -> None:
 def test_physics_attention_has_the_sizes_of_lno() -> None:
     for problem, config in presets.PAPER_CONFIGS.items():
         if problem != "burgers":
-            found = presets.preset(problem, "paper", "slicedlno")
+            found = presets.preset(problem, "paper", "sliced_lno")
             sizes = (config.width, config.latents, config.blocks, config.heads, config.layers)
             assert found.config == SlicedLNOConfig(*sizes)
             assert found.recipe == presets.preset(problem, "paper", "lno").recipe
@@ -257,7 +257,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Tiny samples and models in place of the paper's; returns an empty ledger."""
     monkeypatch.setenv("LNO_DATA", str(tmp_path / "cache"))
     deformed.shrink_presets(monkeypatch)
-    sliced = presets.PRESETS["slicedlno"]["paper"]
+    sliced = presets.PRESETS["sliced_lno"]["paper"]
     tiny = replace(sliced["elasticity"], config=SlicedLNOConfig(16, 8, 1, 2, 1))
     monkeypatch.setitem(sliced, "elasticity", tiny)
     made = deformed.elasticity(7)
