@@ -134,7 +134,7 @@ def _blocks(spec: RunSpec) -> int:
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:
     """Minutes from the measured cost of a step, in proportion to the points that a model reads."""
-    chosen, theirs = spec.preset, preset(row["problem"], "paper", spec.model)
+    chosen, theirs = spec.preset, preset(row["problem"], row["recipe"], spec.model)
     points = CASES[spec.problem].points_read(chosen.task) * chosen.recipe.batch
     at = CASES[row["problem"]].points_read(theirs.task) * row["batch"]
     measured = row["milliseconds_per_step"]

@@ -58,9 +58,9 @@ def test_seconds_become_steps_by_the_table_of_costs(tmp_path: Path) -> None:
     assert spec.steps_by(tmp_path) == int(300 / 0.048)
     assert spec.waits_for(tmp_path) is None
     assert replace(spec, precision="mixed").steps_by(tmp_path) is None
-    key = ("ns2d", "transolver", 2)
+    key = ("ns2d", "transolver", 2, "paper")
     assert key not in efficiency.missing(tmp_path)
-    write_costs(tmp_path, (*key, 48.0), hardware="a GPU, shared (MPS)")
+    write_costs(tmp_path, (*key[:3], 48.0), hardware="a GPU, shared (MPS)")
     assert spec.steps_by(tmp_path) is None  # measured while others used it
     assert key in efficiency.missing(tmp_path)
 
@@ -134,9 +134,9 @@ def test_thirty_cells_are_required_and_every_model_has_two() -> None:
     required = [s for s in forward.specs() if s.required and s.seconds is not None]
     assert len(required) == 30
     counts = Counter(spec.model for spec in required)
-    assert set(counts) == set(FORWARD) and min(counts.values()) >= 2
+    assert set(counts) == {*FORWARD, "lno_plus"} and min(counts.values()) >= 2
     for problem in ("darcy", "elasticity"):
-        able = {model for model in FORWARD if obstacle(problem, model) is None}
+        able = {model for model in comparison.MODELS if obstacle(problem, model) is None}
         assert {s.model for s in required if s.problem == problem} == able
 
 
