@@ -20,7 +20,7 @@ from lno.data.importing.rows import is_table, split_rows
 from lno.data.importing.understood import notes_on, table_of
 from lno.data.imports import Source, expand, open_files
 from lno.data.imports.delimited import read_delimited
-from lno.data.imports.source import did_you_mean
+from lno.data.imports.source import did_you_mean, require_known
 from lno.data.mapping import FILE, Layout, Roles, Term, as_layout
 from lno.version import __version__
 
@@ -79,6 +79,9 @@ def import_sources(
     table = table_of(sources[0], roles, layout, piece, (inside, asked))
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
     notes += notes_on(sources, layout, piece, in_rows)
+    used = [name for labels in piece.names.values() for name in labels]
+    require_known("units", layout.units or {}, [*used, *piece.seen.axes])
+    require_known("log", layout.log, used)
     piece, logged = take_logarithm(piece, layout.log)
     whole = without_gaps(piece)
     notes += whole.notes
@@ -86,8 +89,7 @@ def import_sources(
     notes += [found] if found else []
     period, assumed = _period(piece, layout)
     notes += assumed
-    how_read = {key: str(value) for key, value in how.items() if value is not None and value != []}
-    provenance = {**origin, "arguments": how_read, **logged, "lno": __version__}
+    provenance = {**origin, "arguments": _plain(how), **logged, "lno": __version__}
     try:
         fields = _fields(replace(whole, piece=piece), period, provenance)
     except ValueError as error:
@@ -111,13 +113,19 @@ def _fields(whole: Whole, period: list[float | None], provenance: dict[str, Any]
     )
 
 
+def _plain(how: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that were given, for the provenance."""
+    given = {key: value for key, value in how.items() if value is not None and value != []}
+    return {
+        key: value if isinstance(value, str | dict) else [str(v) for v in value]
+        for key, value in given.items()
+    }
+
+
 def _period(piece: Piece, layout: Layout) -> tuple[list[float | None], list[str]]:
     """The period of each coordinate, and which were assumed."""
     given, names = dict(layout.period or {}), piece.names["x"]
-    for name in given:
-        if name not in names:
-            hint = did_you_mean(name, names)
-            raise ForeignFileError(f"period: no coordinate {name!r}{hint}; {', '.join(names)}")
+    require_known("period", given, names)
     period: list[float | None] = []
     notes = []
     x = columns.sample(piece.columns["x"], 0)

@@ -77,11 +77,6 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
                 coordinates.append(Term(axis) if alone else _own(axis))
                 found |= {axis: (_own(axis),)} if alone else {}
     coordinates += [Term(layout.time)] if layout.time else []
-    if source.is_table and not all(isinstance(c, Term) for c in coordinates):
-        raise ForeignFileError(
-            f"{source.name}: say which columns are the positions of the points; it holds "
-            f"{source.listed()}"
-        )
     shape = tuple((_own(axis), lengths[axis]) for axis in points)
     cloud = source.is_table or (bool(roles.positions) and len(known) == 1)
     samples = None if sample is None else lengths[sample]
@@ -110,10 +105,10 @@ def _named_sample(
                 f"{', '.join(values)}"
             )
         return axis
-    free = [axis for axis in values if axis not in points]
-    likely = [axis for axis in free if axis.lower() in SAMPLE_NAMES]
+    likely = [axis for axis in values if axis.lower() in SAMPLE_NAMES]
     if likely:
         return likely[0]
+    free = [axis for axis in values if axis not in points]
     in_time = [axis for axis in free if axis.lower() in ("time", "t") and layout.time is None]
     if in_time and len(values) > 1:
         return in_time[0]

@@ -30,6 +30,11 @@ def split_rows(sources: Sequence[Source], roles: Roles, layout: Layout) -> list[
 
     Without a column of samples every file is one. The rows of a sample may be in several files.
     """
+    if not roles.positions and layout.time is None:
+        raise ForeignFileError(
+            f"{sources[0].name}: say which columns are the positions of the points; it holds "
+            f"{sources[0].listed()}"
+        )
     used = {term.variable for _, terms in roles.each() for term in terms}
     used |= {layout.time} if layout.time else set()
     if layout.sample in (None, FILE):

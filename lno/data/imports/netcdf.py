@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 
+from lno.data.checks import described
 from lno.data.foreign import ForeignFileError
 from lno.data.imports.hdf5 import opened
 from lno.data.imports.source import Source, Variable, missing_extra, reading
@@ -55,6 +56,8 @@ def from_dataset(dataset: Any) -> Source:
     """The variables of an `xarray.Dataset` or `DataArray`; dates become days since the first."""
     if hasattr(dataset, "to_dataset") and not hasattr(dataset, "data_vars"):
         dataset = dataset.to_dataset(name=dataset.name or "values")
+    if not hasattr(dataset, "data_vars"):
+        raise TypeError(f"dataset: expected an xarray.Dataset, got {described(dataset)}")
 
     def load(name: str) -> np.ndarray:
         return np.asarray(dataset[name].values)

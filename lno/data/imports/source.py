@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -94,6 +95,16 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {lower[close[0]]!r}?)" if close else ""
 
 
+def require_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:
+    """Raise where something is said about a name that does not exist."""
+    for name in given:
+        if name not in known:
+            names = ", ".join(dict.fromkeys(known))
+            raise ForeignFileError(
+                f"{what}: no {name!r}{did_you_mean(name, known)}; expected one of {names}"
+            )
+
+
 def missing_extra(what: object, package: str) -> ValueError:
     """The error for a format whose library is not installed."""
     return ValueError(f"{what} needs {package}, which is not installed: pip install '{EXTRA}'")
@@ -116,10 +127,9 @@ def reading(path: Path, kind: str) -> Iterator[None]:
     except (ForeignFileError, MemoryError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:  # each library raises a dozen types
-        reason = visible(error)[:300] if str(error) and isinstance(error, Exception) else ""
-        # The names of Python's own errors mean nothing to those who have a file.
-        plain = isinstance(error, ValueError | OSError | RuntimeError | EOFError)
-        shown = f": {reason}" if reason and plain else ""
+        # What Python says of its own (a missing key, a wrong type) helps nobody who has a file.
+        said = isinstance(error, ValueError | OSError | RuntimeError | EOFError | BadZipFile)
+        shown = f": {visible(error)[:300]}" if said and str(error) else ""
         raise ForeignFileError(
             f"{path} cannot be read as {kind}{shown}. It may be damaged or incomplete: compare its "
             "size with the source's, and fetch it again."
