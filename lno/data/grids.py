@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -86,7 +87,8 @@ def find_grid(
 
 def _each(name: str, value: float | Sequence[float], count: int) -> list[float]:
     """One number for each axis."""
-    values = list(value) if isinstance(value, list | tuple | np.ndarray) else [value] * count
+    several = isinstance(value, list | tuple | np.ndarray)
+    values: list[Any] = list(value) if several else [value] * count  # type: ignore[arg-type]
     for one in values:
         require_number(name, one)
     if len(values) != count:

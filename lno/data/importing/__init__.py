@@ -82,19 +82,17 @@ def import_sources(
     used = [name for labels in piece.names.values() for name in labels]
     require_known("units", layout.units or {}, [*used, *piece.seen.axes])
     require_known("log", layout.log, used)
-    piece, logged = take_logarithm(piece, layout.log)
-    whole = without_gaps(piece)
-    notes += whole.notes
-    piece, found = in_grid_order(whole.piece) if whole.grid_index is None else (whole.piece, "")
-    notes += [found] if found else []
-    period, assumed = _period(piece, layout)
-    notes += assumed
-    provenance = {**origin, "arguments": _plain(how), **logged, "lno": __version__}
     try:
-        fields = _fields(replace(whole, piece=piece), period, provenance)
+        piece, logged = take_logarithm(piece, layout.log)
+        whole = without_gaps(piece)
+        if whole.grid_index is None:
+            whole = in_grid_order(whole)
+        period, assumed = _period(whole.piece, layout)
+        provenance = {**origin, "arguments": _plain(how), **logged, "lno": __version__}
+        fields = _fields(whole, period, provenance)
     except ValueError as error:
         raise ForeignFileError(f"{sources[0].name}: {error}") from error
-    return Imported(fields, table, notes)
+    return Imported(fields, table, [*notes, *whole.notes, *assumed])
 
 
 def _fields(whole: Whole, period: list[float | None], provenance: dict[str, Any]) -> Fields:

@@ -54,7 +54,8 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
             f"{source.name}: {', '.join(values) or 'nothing'} are the axes of the values, and none "
             "is left for the points: name the axis of the samples with sample"
         )
-    found, lengths = {}, {}
+    found: dict[str, Axes] = {}
+    lengths: dict[str, int] = {}
     for _, terms in roles.each():
         for term in terms:
             variable = source.variables[term.variable]
@@ -63,6 +64,14 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
                 SAMPLE if axis == sample else _own(axis) if axis in points else CHANNEL
                 for axis in variable.axes or ()
             )
+    for role in ("positions", "inputs", "outputs", "covariates", "weights", "background"):
+        for term in getattr(roles, role):
+            variable = source.variables[term.variable]
+            if not set(variable.axes or ()) & set(points):
+                raise ForeignFileError(
+                    f"{source.name}: {role}: {variable.described()} has none of the axes of the "
+                    f"points, {', '.join(points)}. A number of a whole sample is a parameter"
+                )
     found |= {term.variable: CELLS for term in roles.cells}
     for name in (*layout.axes, *([layout.time] if layout.time else [])):
         found[name] = tuple(

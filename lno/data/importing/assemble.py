@@ -180,8 +180,10 @@ class _Builder:
         )
         if values.shape != variable.shape:
             raise ForeignFileError(f"{self.source.name}, {variable.name}: damaged: other shape")
+        if values.size == 0:
+            raise ForeignFileError(f"{self.source.name}: {variable.described()} holds no values")
         absent = np.isnan(values)
-        self.missing[variable.name] = float(absent.mean()) if values.size else 0.0
+        self.missing[variable.name] = float(absent.mean())
         if not absent.all():
             self.low[variable.name] = float(np.nanmin(values))
             self.high[variable.name] = float(np.nanmax(values))

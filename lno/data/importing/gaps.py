@@ -76,20 +76,23 @@ def without_gaps(piece: Piece) -> Whole:
     return Whole(left, grid_index, tuple(notes))
 
 
-def in_grid_order(piece: Piece) -> tuple[Piece, str]:
-    """The piece with its grid, if points that all samples share form one; and what was found."""
+def in_grid_order(whole: Whole) -> Whole:
+    """With the grid that the points form, if all samples share them and they form one."""
+    piece = whole.piece
     x = piece.columns["x"]
     alone = piece.grid is None and "cells" not in piece.columns
     found = find_grid(np.asarray(x)) if alone and columns.is_shared(x) else None
     if found is None:
-        return piece, ""
+        return whole
     shape, order = found
     moved: dict[str, Column] = {
         key: np.asarray(column)[..., order, :] for key, column in piece.columns.items()
     }
     how = "" if np.array_equal(order, np.arange(len(order))) else ", and were put in its order"
     note = f"the points form a grid {' × '.join(map(str, shape))}{how}"
-    return replace(piece, columns=moved, grid=shape), note
+    return replace(
+        whole, piece=replace(piece, columns=moved, grid=shape), notes=(*whole.notes, note)
+    )
 
 
 def _there(piece: Piece) -> list[np.ndarray]:

@@ -17,7 +17,7 @@ def is_table(source: Source, roles: Roles, layout: Layout) -> bool:
     """Whether all variables that are used are columns of the same length, with the sample's."""
     if source.is_table:
         return True
-    if layout.sample not in source.variables:
+    if layout.sample is None or layout.sample not in source.variables:
         return False
     shape = source.variables[layout.sample].shape
     every = (roles.positions, roles.inputs, roles.outputs, roles.covariates)

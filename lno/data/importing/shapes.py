@@ -73,7 +73,7 @@ def _places(source: Source, roles: Roles, layout: Layout) -> Iterator[Hypothesis
                     f"{variable.shape}; coordinates of every point are positions"
                 )
         points = tuple((v.name, v.shape[0]) for v in variables)
-        labels = {v.name: (v.name,) for v in variables}
+        labels: dict[str, Axes] = {v.name: (v.name,) for v in variables}
         yield points, labels, tuple(Term(v.name) for v in variables), True
     elif roles.positions:
         yield from _given_places(source, roles.positions)

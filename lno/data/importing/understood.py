@@ -39,7 +39,7 @@ def table_of(
         words = what if is_given else f"{what} (guessed)"
         rows.append([words, variable.name, _shape(variable), axes, _values(piece, variable)])
 
-    if layout.sample in source.variables:
+    if layout.sample is not None and layout.sample in source.variables:
         own = source.variables[layout.sample]
         rows.append(
             ["sample" + " (guessed)" * (asked.sample is None), own.name, _shape(own), "", ""]

@@ -41,6 +41,9 @@ def read_netcdf(path: Path) -> Source:
                 return np.asarray(data[name].values)
 
     notes = []
+    if not classic:
+        with reading(path, KIND), h5py.File(path, "r") as stored:
+            stored.attrs.get("_nc3_strict")  # where this fails, h5netcdf prints a traceback too
     with reading(path, KIND), xarray.open_dataset(path, engine=engine, decode_times=False) as data:
         variables = {
             str(name): _variable(path, str(name), v, load) for name, v in data.variables.items()

@@ -64,7 +64,8 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     for values in (a, b):
         _, place, count = np.unique(values, return_inverse=True, return_counts=True)
         ranks.append((np.cumsum(count) - (count + 1) / 2)[place.ravel()])
-    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
+    first, second = ranks
+    return round(float(np.corrcoef(first, second)[0, 1]), 12)
 
 
 def duplicate_findings(fields: Fields, split: tuple[int, int]) -> list[Finding]:

@@ -84,8 +84,8 @@ def _at(places: Float[np.ndarray, "p d"], sample: Sample, space: int) -> Float[n
     """The values of a sample at other places: of a linear function fitted to the nearest points."""
     x, y = sample.x_query[:, :space].astype(np.float64), np.asarray(sample.y, np.float64)
     count = min(len(x), 3 * (space + 1))
-    gap, near = cKDTree(x).query(places, count)
-    gap, near = gap.reshape(len(places), -1), near.reshape(len(places), -1)
+    found = cKDTree(x).query(places, count)
+    gap, near = (np.asarray(part).reshape(len(places), -1) for part in found)
     weights = np.exp(-np.square(gap / (gap.max(1, keepdims=True) + 1e-300)))
     terms = np.concatenate((np.ones((*near.shape, 1)), x[near] - places[:, None]), -1)
     normal = np.einsum("pk,pki,pkj->pij", weights, terms, terms)
