@@ -67,7 +67,7 @@ def import_sources(
     tables = [t for t in given.parameters if t.variable.endswith(".csv")]
     inside = replace(given, parameters=tuple(t for t in given.parameters if t not in tables))
     asked = as_layout(how)
-    roles, layout = guess(sources[0], inside, asked)
+    roles, layout = guess(sources[0], inside, asked, len(sources) > 1)
     for source in sources[1:]:
         _require_same(source, roles, layout)
     in_rows = is_table(sources[0], roles, layout)
