@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from lno.version import __version__
 
 if TYPE_CHECKING:
-    from lno import models
+    from lno import data, models
     from lno.data import Fields, Spec
+    from lno.data.grids import grid
     from lno.data.observe import Intervals, RandomRatio, Window
     from lno.operator import Operator
     from lno.reconstruct import Reconstructor
@@ -36,6 +37,8 @@ __all__ = [
     "Steady",
     "Window",
     "__version__",
+    "data",
+    "grid",
     "models",
 ]
 _MODULES = {
@@ -52,12 +55,13 @@ _MODULES = {
     "Spec": "lno.data",
     "Steady": "lno.tasks",
     "Window": "lno.data.observe",
+    "grid": "lno.data.grids",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "models":
-        return import_module("lno.models")
+    if name in ("data", "models"):
+        return import_module(f"lno.{name}")
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'lno' has no attribute {name!r}")
