@@ -2,7 +2,7 @@
 
 >>> import lno
 >>> list(lno.models.MODELS)
-['lno', 'deeponet', 'gnot', 'transolver', ...]
+['lno', 'lno_plus', 'deeponet', 'gnot', 'transolver', ...]
 
 Names are imported when they are first used, so that `lno --help` need not load PyTorch.
 """

@@ -12,6 +12,7 @@ from lno.models.factformer import FactFormer, FactFormerConfig
 from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -27,6 +28,7 @@ from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
@@ -77,6 +79,8 @@ __all__ = [
     "Galerkin",
     "GalerkinConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LatentBlock",
     "Model",
     "ModelConfig",

@@ -10,9 +10,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -88,6 +90,7 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        reads_query_values: `decode` has an argument `u_query`, the values at the query points.
         keeps_statistics: has buffers that training updates, such as running means of batch
             normalisation.
     """
@@ -100,6 +103,7 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    reads_query_values: bool = False
     keeps_statistics: bool = False
 
     spec: Spec
@@ -128,6 +132,14 @@ class Model(nn.Module, ABC):
         """
         timed = any(field.name == "time_input" for field in fields(config))
         return replace(config, time_input=True) if timed else config  # type: ignore[call-arg]
+
+    @classmethod
+    def for_other_points(cls, config: ModelConfig) -> ModelConfig:
+        """The same sizes for answers at points where nothing is observed."""
+        return config
+
+    def initialise(self, positions: Float[np.ndarray, "n d"], seed: int) -> None:
+        """Adapt the initial weights to where the training points are, if the model can."""
 
     @abstractmethod
     def forward(
@@ -284,21 +296,27 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:2]
-    ['lno', 'deeponet']
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:3]
+    ['lno', 'lno_plus', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
     able = []
     for name, (kind, _) in MODELS.items():
         try:
-            with torch.device("meta"):  # no memory, no time
-                model = kind(demand.spec, kind.default_config(demand.spec))
+            model = _default_model(kind, demand.spec)
         except ValueError:
             continue
         if _obstacle(model, demand) is None:
             able.append(name)
     return able
+
+
+@lru_cache(maxsize=64)
+def _default_model(kind: type[Model], spec: Spec) -> Model:
+    """A model with its default config and without memory, to ask for its capabilities."""
+    with torch.device("meta"):
+        return kind(spec, kind.default_config(spec))
 
 
 def _obstacle(model: Model, demand: Demand) -> str | None:

@@ -16,6 +16,7 @@ from lno.models import (
     GalerkinConfig,
     GNOTConfig,
     LNOConfig,
+    LNOPlusConfig,
     OFormerConfig,
     ONOConfig,
     TransolverConfig,
@@ -24,6 +25,10 @@ from lno.models import (
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
+PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
+PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
+PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
@@ -74,7 +79,8 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **{"blocks" if hasattr(config, "blocks") else "layers": 1})
+    key = next(key for key in ("rounds", "blocks", "layers") if hasattr(config, key))
+    return replace(config, **{key: 1})
 
 
 def inputs(

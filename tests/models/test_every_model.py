@@ -25,6 +25,10 @@ from small_models import (
     ONO_LINEAR,
     ONO_NYSTROM,
     ONO_SOFTMAX,
+    PLUS,
+    PLUS_BY_POSITION,
+    PLUS_LOCAL,
+    PLUS_WITHOUT_PLACES,
     RAW,
     REGULAR,
     all_close,
@@ -82,6 +86,10 @@ FORMS = {
     # A number added to the scores of all points does not change a softmax over points. If the
     # decoder has the same scores, it does change the decoder's softmax over latent positions.
     "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
+    "lno_plus": Form(PLUS),
+    "lno_plus by position": Form(PLUS_BY_POSITION),
+    "lno_plus without places": Form(PLUS_WITHOUT_PLACES),
+    "lno_plus with convolutions": Form(PLUS_LOCAL),
     "deeponet": Form(DEEPONET),
     "gnot": Form(GNOT_ONE),
     "gnot of experts": Form(GNOT_THREE),
