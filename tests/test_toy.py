@@ -196,7 +196,7 @@ def test_all_models_take_the_problem_and_those_that_cannot_name_the_new_one(
             said = capsys.readouterr().err
             if left:
                 refused.append((model, data))
-                assert ": use lno or deeponet or " in said and said.endswith(" or mean\n")
+                assert "use lno or " in said and said.endswith(" or mean\n")
             else:
                 assert Run.load(f"{data}-{model}/run.json").model == model
     of_grids = [(name, "some") for name, (kind, _) in MODELS.items() if kind.needs_grid]

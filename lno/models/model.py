@@ -179,10 +179,11 @@ class Model(nn.Module, ABC):
 
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
-            others = " or ".join(name for name, (cls, _) in MODELS.items() if not cls.needs_grid)
+            able = [name for name, (cls, _) in MODELS.items() if not cls.needs_grid]
+            others = " or ".join(name for name in able if MODELS[name][0] is not type(self))
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
-                f"columns)), got grid {grid}: use {others}"
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                f"Fields(..., grid=(rows, columns)), or use {others}"
             )
         return grid[0], grid[1]
 
