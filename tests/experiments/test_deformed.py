@@ -107,7 +107,7 @@ def test_a_block_in_time_is_read_by_what_a_model_can_do(tmp_path: Path) -> None:
     data.replace(provenance={}, names=names).save(tmp_path / "volume.h5")
     for model in MODELS:
         timed = MODELS[model][0].embeds_time
-        assert timed == (model not in ("lno", "deeponet", "gnot"))
+        assert timed == (model not in ("lno", "lno_plus", "deeponet", "gnot"))
         expected = Snapshots(TIMES) if timed else presets.STEADY
         for name in ("blocks.h5", "mine.h5"):
             assert describe(str(tmp_path / name), model=model).preset.task == expected

@@ -62,6 +62,13 @@ def test_weights_that_were_never_trained_have_no_covariance() -> None:
         assert [bool(c.any()) for c in covariances(model)] == [known, known]
 
 
+@pytest.mark.parametrize("setting", [{"unified_pos": 1}, {"attn_type": "quadratic"}])
+def test_what_the_published_code_cannot_run_is_refused(setting: dict) -> None:
+    _, weights, config = open_fixture("ono_cloudlin")
+    with pytest.raises(ValueError, match="expected unified_pos 0 and attn_type linear, self"):
+        from_reference("ono", weights, {"args": config["args"] | setting})
+
+
 def test_functions_are_orthonormal_in_training() -> None:
     """Their products, averaged over the points of the batch, are the identity."""
     s = torch.randn(3, 50, 6, dtype=torch.float64) @ torch.randn(6, 6, dtype=torch.float64)
