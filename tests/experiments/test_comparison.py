@@ -99,7 +99,8 @@ def test_runs_without_a_known_speed_wait_and_others_go_on(
     monkeypatch.setattr(forward, "specs", lambda: (SECONDS, ready))
     words = ["reproduce", "forward", "--seeds", "1", "--device", "cpu", "--results", str(small)]
     listed = " ".join(lno(capsys, *words, "--dry-run").split())
-    assert "0.05 s" in listed and "needs `lno reproduce efficiency` first" in listed
+    assert "0.05 s" in listed and "0.0*" in listed
+    assert "*: needs `lno reproduce efficiency` first" in listed
     lines: list[str] = []
     assert not train_missing([SECONDS, ready], [0], small, device="cpu", say=lines.append)
     assert ready.path(small, 0).exists() and not SECONDS.path(small, 0).exists()
