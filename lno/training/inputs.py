@@ -17,7 +17,7 @@ from lno.data import Fields, Spec, columns
 from lno.data.checks import described, require_flag, require_type
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
-from lno.models import MODELS, Demand, Model, ModelConfig
+from lno.models import MODELS, Demand, Model, ModelConfig, build_model
 from lno.tasks import Steady, Task
 from lno.training.precision import PRECISIONS
 from lno.training.recipe import Recipe
@@ -94,6 +94,20 @@ def model_config(
     model = MODELS[kind][0]
     defaults = model.default_config(spec)
     return model.with_time(defaults) if task.gives_time else defaults
+
+
+def new_models(
+    kind: str,
+    config: ModelConfig | Mapping[str, Any] | None,
+    seeds: Sequence[int],
+    prepared: Fields,
+    normalizers: Normalizers,
+    task: Task,
+) -> list[Model]:
+    """Models for these data with the weights that their seeds give."""
+    spec = model_spec(prepared, normalizers, task)
+    config = model_config(kind, config, spec, task)
+    return [build_model(kind, config, spec, seed) for seed in seeds]
 
 
 def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:
