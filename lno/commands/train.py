@@ -109,7 +109,7 @@ def _show_bounds(operator: Operator) -> None:
     """Whether predictions of the model have bounds, and what these promise."""
     bounds = operator.trust.bounds
     if bounds is None:
-        show(f"no bounds: calibrating them takes {HELD_OUT} held-out samples (docs/trust.md)")
+        show(f"no bounds: calibrating them takes {HELD_OUT} held-out samples (Operator.calibrated)")
     else:
         show(
             f"lno predict --bounds {bounds.level:g}, calibrated on {bounds.samples} held-out "

@@ -66,7 +66,7 @@ class Bounds:
             others: the samples for the factors.
             level: the share of points that are to lie inside, on average over samples.
         """
-        widths = Widths.fit(operator, to_fit) if to_fit else Widths.constant(operator, others)
+        widths = Widths.fit(operator, to_fit) if to_fit else Widths.constant(operator)
         scores = [one.errors / widths.at(operator, one.x, one.terms) for one in others]
         channels = range(widths.channels)
         factors = [factor([score[:, c] for score in scores], level) for c in channels]

@@ -155,6 +155,9 @@ class Reference:
                 f"Reference.low: expected {expected} numbers for the operator's inputs, parameters "
                 f"and positions, got {len(self.low)}"
             )
+        logarithms = [k for k, one in enumerate(descriptors(operator)) if one.logarithmic]
+        if any(abs(v) > 63 for k in logarithms for v in (self.low[k], self.high[k])):
+            raise ValueError("Reference.low: expected logarithms of numbers of points and spacings")
         if self.mean and not has_tokens(operator):
             raise ValueError(f"Reference.mean: {operator.kind} gives no latent tokens")
 
@@ -191,7 +194,7 @@ def descriptors(operator: Operator) -> list[Descriptor]:
         for text in ("smallest", "largest"):
             found.append(Descriptor("positions", f"the {text} observed {name}", std))
             found.append(Descriptor("positions", f"the {text} {name} of a query", std))
-    spacing = "their spacing in standard deviations of positions"
+    spacing = "the spacing of observed points, in standard deviations of positions,"
     found += [Descriptor("points", "the number of observed points", 1.0, logarithmic=True)]
     return [*found, Descriptor("points", spacing, 1.0, logarithmic=True)]
 

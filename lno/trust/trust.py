@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from lno.config import from_dict, require_range, to_dict
+from lno.config import from_dict, require_range, require_type, to_dict
 from lno.data import Batch, Fields
 from lno.evaluation import batches
 from lno.prediction import Prediction, predict_batch
@@ -33,8 +33,9 @@ NOT_CALIBRATED = (
     "bounds: this operator is not calibrated. Pass at least 9 samples with answers that it was not "
     "trained on to operator.calibrated(held_out), and use or save what that returns"
 )
-SLACK = 0.05  # descriptors may leave their ranges by so many units
-POINTS = 2048  # of a held-out sample that count, at random
+SLACK = {"points": 0.25}  # descriptors may leave their ranges by so many units, doublings here,
+USUAL_SLACK = 0.05  # standard deviations elsewhere
+POINTS, VALUES = 2048, 2**21  # of a held-out sample, at random, and of all of them, that count
 UNFAMILIAR = (
     "the latent tokens are {:.1f} times as far from those of training as the threshold, which "
     "samples of the trained kind rarely exceed"
@@ -90,7 +91,8 @@ class Trust:
         if found.get("reference") is not None:
             found["reference"] = from_dict(Reference, found["reference"])
         if found.get("bounds") is not None:
-            widths = from_dict(Widths, dict(found["bounds"]).get("widths", {}))
+            require_type("Trust.bounds", found["bounds"], dict[str, Any])
+            widths = from_dict(Widths, found["bounds"].get("widths"))
             found["bounds"] = from_dict(Bounds, {**found["bounds"], "widths": widths})
         return from_dict(Trust, found)
 
@@ -197,8 +199,10 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
     rate, limits = FALSE_ALARMS / max(1, len(values)), {}
     for name, all_values in values.items():
         each = all_values[judges]
-        near = name == LATENT
-        limits[name] = prediction_limit(each, rate) if near else max(threshold(each, rate), SLACK)
+        if name == LATENT:
+            limits[name] = prediction_limit(each, rate)
+        else:
+            limits[name] = max(threshold(each, rate), SLACK.get(name, USUAL_SLACK))
     to_fit, others = ([errors[k] for k in chosen] for chosen in (first, rest))
     bounds = Bounds.calibrate(operator, to_fit, others, level)
     return Trust(operator.trust.reference, limits, bounds)
@@ -215,6 +219,7 @@ def measure(
     values: list[dict[str, np.ndarray]] = []
     errors: list[Errors] = []
     random = np.random.default_rng(seed)
+    most = max(64, min(POINTS, VALUES // (len(prepared) * prepared.spec.out_channels)))
     for _, batch in batches(prepared, operator.task, seed=seed):
         assert batch.y is not None
         operator.labels.require_batch(batch)
@@ -225,7 +230,7 @@ def measure(
         places = batch.x_query.double().numpy()
         for k in range(len(batch)):
             real = torch.ones(wrong.shape[1]) if batch.query_mask is None else batch.query_mask[k]
-            some = random.permutation(np.flatnonzero(real.numpy()))[:POINTS]
+            some = random.permutation(np.flatnonzero(real.numpy()))[:most]
             x = places[0 if len(places) == 1 else k, some]
             errors.append(Errors(x, wrong[k, some], known[:, k, some]))
     return {name: np.concatenate([v[name] for v in values]) for name in values[0]}, errors

@@ -2,12 +2,13 @@
 
 The width at a point is a sum with non-negative weights of what grows with errors:
 
-    width = profile(x) (w₁ + w₂ distance) + w₃ |prediction| + w₄ spread + w₅ deviation
+    width = local (w₁ + w₂ distance) + w₃ |prediction| + w₄ spread
 
-- profile: the mean absolute residual around the position x, on a coarse grid;
+- local: the mean absolute residual around the position, on a coarse grid, which is the profile. Of
+  conditional operators: the standard deviation of the kriging error, which is 0 at a sensor. There
+  w₃ = 0;
 - distance: that of the sample's latent tokens from those of training (`lno.trust.reference`);
-- spread: the standard deviation over the members;
-- deviation: that of the kriging error, of conditional operators.
+- spread: the standard deviation over the members.
 
 What an operator does not have is left out. The weights fit the residuals of held-out samples by
 non-negative least squares. Each channel of the answer has a profile and weights of its own, and so
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 CELLS, MOST_CELLS = 256, 2**14  # of the coarse grid; of all channels together
 MOST_ALONG_AXIS = 32
 FLOOR = 1e-3  # of a channel's std, added to the widths: residuals may be zero by chance
-WEIGHTS = 5
+WEIGHTS = 4
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,16 @@ class Errors:
 def terms(
     batch: Batch, found: Prediction, distance: Float[np.ndarray, " b"] | None
 ) -> Float[np.ndarray, "4 b q o"]:
-    """Distance, |prediction|, spread and deviation at the queries; 0 for what is not known."""
+    """Kriging deviation, distance, |prediction| and spread at the queries; 0: not known."""
     prediction = found.mean().double()
     size = prediction if batch.background is None else prediction - batch.background
     far = torch.zeros(len(batch)) if distance is None else torch.from_numpy(distance)
-    known = [far[:, None, None].expand_as(prediction), size.abs(), found.spread(), found.deviation]
+    known = [
+        found.deviation,
+        far[:, None, None].expand_as(prediction),
+        size.abs() if found.deviation is None else None,
+        found.spread(),
+    ]
     none = torch.zeros_like(prediction)
     return torch.stack([none if value is None else value.double() for value in known]).numpy()
 
@@ -73,7 +79,7 @@ class Widths:
     Args:
         cells: the shape of the coarse grid over the box of training, an axis for each position.
         profile: the mean absolute residual in each cell, of each channel.
-        weights: w₁ to w₅, each for all channels.
+        weights: w₁ to w₄, each for all channels.
     """
 
     cells: tuple[int, ...]
@@ -99,11 +105,10 @@ class Widths:
         return len(self.weights) // WEIGHTS
 
     @classmethod
-    def constant(cls, operator: Operator, samples: Sequence[Errors]) -> Widths:
-        """Without any fit: spread and deviation where the operator has them, else constants."""
-        local = [float(any(one.terms[j].any() for one in samples)) for j in (2, 3)]
-        weights = np.array([0.0 if any(local) else 1.0, 0.0, 0.0, *local])
-        std = _std(operator)
+    def constant(cls, operator: Operator) -> Widths:
+        """Without any fit: the spread of several members, the kriging deviation, or constants."""
+        several, std = len(operator.members) > 1, _std(operator)
+        weights = (0.0 if several and not operator.conditional else 1.0, 0.0, 0.0, float(several))
         cells = (1,) * operator.labels.space
         return cls(cells, rounded(std), rounded(np.repeat(weights, len(std))))
 
@@ -115,8 +120,8 @@ class Widths:
         x = np.concatenate([one.x for one in samples])
         errors = np.concatenate([one.errors for one in samples])
         known = np.concatenate([one.terms for one in samples], 1)
-        channels = errors.shape[1]
-        cells = _cells(operator.labels.space, channels)
+        channels, axes = errors.shape[1], operator.labels.space
+        cells = (1,) * axes if operator.conditional else _cells(axes, channels)
         size, most = math.prod(cells), np.array(cells) - 1
         index = np.minimum(_in_cells(operator, x, cells).astype(int), most)
         flat = np.ravel_multi_index(tuple(index.T), cells)
@@ -125,8 +130,8 @@ class Widths:
         one_more = len(x) / size / len(samples)  # sample, of mean residuals: cells may be empty
         profile = (sums + one_more * errors.mean(0)) / (counts + one_more)
         smooth = cls(cells, rounded(profile.ravel()), (1.0,) * WEIGHTS * channels)
-        around = smooth._around(operator, x)
-        design = np.stack((around, around * known[0], *known[1:]), 1)
+        local = smooth._local(operator, x, known)
+        design = np.stack((local, local * known[1], *known[2:]), 1)
         weights = [nnls(design[..., c], errors[:, c])[0] for c in range(channels)]
         return cls(cells, smooth.profile, rounded(np.stack(weights, -1).ravel()))
 
@@ -135,10 +140,10 @@ class Widths:
     ) -> Float[np.ndarray, "p o"]:
         """The widths at positions of one sample, from the `terms` there."""
         near, far, *others = np.array(self.weights).reshape(WEIGHTS, -1)
-        width = self._around(operator, x) * (near + far * terms[0]) + FLOOR * _std(operator)
-        for weight, term in zip(others, terms[1:], strict=True):
+        width = self._local(operator, x, terms) * (near + far * terms[1])
+        for weight, term in zip(others, terms[2:], strict=True):
             width += weight * term
-        return width
+        return width + FLOOR * _std(operator)
 
     def require_fit(self, operator: Operator) -> None:
         """Raise unless these are widths for an operator's channels and positions."""
@@ -149,10 +154,14 @@ class Widths:
                 f"operator has, got {self.channels} and {len(self.cells)}"
             )
 
-    def _around(self, operator: Operator, x: np.ndarray) -> Float[np.ndarray, "p o"]:
-        """The profile at positions (p, d), linear between the centres of cells."""
+    def _local(
+        self, operator: Operator, x: np.ndarray, terms: np.ndarray
+    ) -> Float[np.ndarray, "p o"]:
+        """The kriging deviation, or the profile at positions, linear between centres of cells."""
         from scipy.ndimage import map_coordinates
 
+        if operator.conditional:
+            return terms[0]
         at = _in_cells(operator, x, self.cells).T + 0.5  # one cell is added at each end
         grids = np.array(self.profile).reshape(*self.cells, -1)
         for axis, period in enumerate(operator.normalizers.x.period[: len(self.cells)]):
