@@ -35,7 +35,6 @@ def evaluate(
         test = samples_to_test(operator, model, file, fields)
         if test is not fields:
             say(f"{file} is what it was trained on: these are its {len(test)} test samples")
-    show_errors(operator.evaluate(test))
     bounds = operator.trust.bounds
     if bounds is not None:
         found = check(operator, test)
@@ -45,3 +44,4 @@ def evaluate(
         )
         show(f"inside the bounds of {100 * bounds.level:g} %: {shares}")
         show(f"out of distribution: {100 * found.flagged:.1f} % of the samples")
+    show_errors(operator.evaluate(test))

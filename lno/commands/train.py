@@ -94,13 +94,12 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        _show_bounds(done.operator)
     else:
         again = [word for word in sys.argv[1:] if word != "--resume"]
         show(f"stopped early; {path} is the model so far. Resume with:")
         show(f"  {command(*again, '--resume')}")
     show_errors(done.errors)
-    if done.operator.finished:
-        _show_bounds(done.operator)
     if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished
 

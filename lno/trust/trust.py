@@ -214,6 +214,7 @@ def measure(
     """The scores' values and the errors of samples with answers, as the task observes them."""
     if samples.y is None:
         raise ValueError("held_out: the data have no answers y to compare with")
+    operator.labels.require("y", samples.spec.out_channels)
     operator.labels.compare(samples, "x", "y")
     prepared = operator.task.prepare(samples)
     values: list[dict[str, np.ndarray]] = []
