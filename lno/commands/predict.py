@@ -71,7 +71,7 @@ def predict(
     found = _predicted(operator, asked, bounds)
     answers = _answers(operator, asked, found.prediction)
     figure = None if plot is None else prediction_picture(answers)
-    _write(answers, result, _further(found, answers.names["y"]))
+    _write(_with_bounds(answers, found), result)
     show(f"wrote {result}: {answers}{'' if bounds is None else f', bounds of {100 * bounds:g} %'}")
     if plot is not None and figure is not None:
         plots.save(figure, plot)
@@ -101,14 +101,21 @@ def _predicted(operator: Operator, asked: Fields, level: float | None) -> Bounde
     return BoundedPrediction(found, None, None, scores)
 
 
-def _further(found: BoundedPrediction, names: list[str]) -> list[tuple[str, list[str], Any]]:
-    """What is written beside the predictions: (name, names of its channels, values)."""
-    pairs = (("lower", found.lower), ("upper", found.upper))
-    return [
-        (key, [f"{name}_{key}" for name in names], values)
-        for key, values in pairs
-        if values is not None
-    ]
+def _with_bounds(answers: Fields, found: BoundedPrediction) -> Fields:
+    """The predictions with their bounds, if there are any, as further channels."""
+    names, units = list(answers.names["y"]), list(answers.units["y"])
+    each = [found.prediction]
+    for key, values in (("lower", found.lower), ("upper", found.upper)):
+        if values is not None:
+            names += [f"{name}_{key}" for name in answers.names["y"]]
+            units += answers.units["y"]
+            each.append(values)
+    together = [np.concatenate(parts, -1) for parts in zip(*each, strict=True)]
+    return answers.replace(
+        y=together if answers.is_ragged else np.stack(together),
+        names={**answers.names, "y": names},
+        units={**answers.units, "y": units},
+    )
 
 
 def _observations(operator: Operator, path: Path) -> Fields:
@@ -207,15 +214,14 @@ def _answers(operator: Operator, asked: Fields, prediction: Any) -> Fields:
     )
 
 
-def _write(answers: Fields, path: Path, further: list[tuple[str, list[str], Any]]) -> None:
+def _write(answers: Fields, path: Path) -> None:
     if path.suffix == ".h5":
-        _with_channels(answers, further).save(path)
+        answers.save(path)
         return
     if path.suffix == ".npz":
         if answers.is_ragged:
             raise ValueError("samples differ in their number of points: write a .h5 file instead")
         arrays: dict[str, Any] = {key: getattr(answers, key) for key in ("x", "u", "x_query", "y")}
-        arrays |= {key: values for key, _, values in further}
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **arrays)
         return
@@ -223,23 +229,5 @@ def _write(answers: Fields, path: Path, further: list[tuple[str, list[str], Any]
         raise ValueError(f"a .csv file holds one sample, not {len(answers)}: use .npz or .h5")
     sample = answers[0]
     assert sample.y is not None
-    header = [*answers.names["x"], *answers.names["y"], *(n for _, ns, _ in further for n in ns)]
-    columns = (sample.x_query, sample.y, *(values[0] for _, _, values in further))
-    write_csv(path, header, np.column_stack(columns))
-
-
-def _with_channels(answers: Fields, further: list[tuple[str, list[str], Any]]) -> Fields:
-    """The answers with further channels of y."""
-    if not further:
-        return answers
-    names, units = list(answers.names["y"]), list(answers.units["y"])
-    each = [[sample.y for sample in answers]]
-    for _, channels, values in further:
-        names, units = names + channels, units + answers.units["y"]
-        each.append(list(values))
-    together = [np.concatenate(parts, -1) for parts in zip(*each, strict=True)]
-    return answers.replace(
-        y=together if answers.is_ragged else np.stack(together),
-        names={**answers.names, "y": names},
-        units={**answers.units, "y": units},
-    )
+    header = [*answers.names["x"], *answers.names["y"]]
+    write_csv(path, header, np.column_stack((sample.x_query, sample.y)))
