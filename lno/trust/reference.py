@@ -168,12 +168,15 @@ def has_tokens(operator: Operator) -> bool:
 
 
 def pooled_tokens(operator: Operator, batch: Batch) -> Float[np.ndarray, "b t"] | None:
-    """Mean and standard deviation over the latent tokens of each sample; None without tokens."""
+    """Mean and standard deviation over the latent tokens of each sample; None without tokens.
+
+    Where a model has tokens of several rounds, these are means over the rounds.
+    """
     if not has_tokens(operator):
         return None
     z = encode_batch(operator, batch).double()
-    z = z.flatten(1, -2) if z.ndim > 2 else z[:, None]
-    return torch.cat((z.mean(1), z.std(1, correction=0)), -1).numpy()
+    z = z.flatten(1, -3) if z.ndim > 3 else z.reshape(len(z), 1, -1, z.shape[-1])
+    return torch.cat((z.mean((1, 2)), z.std(2, correction=0).mean(1)), -1).numpy()
 
 
 def descriptors(operator: Operator) -> list[Descriptor]:

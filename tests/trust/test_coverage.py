@@ -8,6 +8,7 @@ from small_operators import Trained, lines, train
 
 from lno import Completion, Fields, RandomRatio, Rollout
 from lno.calibration import factor
+from lno.models import MODELS
 from lno.trust import check
 from lno.trust.bounds import Bounds, samples_to_fit
 from lno.trust.trust import measure
@@ -165,10 +166,11 @@ def test_bounds_of_conditional_operators_are_tight_at_the_sensors(completer: Tra
         completer.operator.predict(sample.x, sample.y, noise=0.1, bounds=0.9)
 
 
-@pytest.mark.parametrize("model", ["deeponet", "gnot", "transolver"])
+@pytest.mark.parametrize("model", ["deeponet", "gnot", "transolver", "lno_plus"])
 def test_every_model_has_bounds(model: str) -> None:
     data = lines(60)
     trained = train(*data.split(20, 20, 20), model=model, config=None, epochs=1)
     assert np.all(inside(trained, trained.test) > 0.8)
     names = [score.name for score in trained.operator.distribution(trained.test)[0]]
-    assert names == ["inputs", "parameters", "positions", "points"]  # there are no latent tokens
+    tokens = ["latent"] if MODELS[model][0].streams else []
+    assert names == ["inputs", "parameters", "positions", "points", *tokens]
