@@ -103,7 +103,6 @@ def fit(
     used = chosen.training_data(train_data)
     with one_thread() if spec.one_thread else nullcontext():
         operator = Operator.fit(used, **(arguments | options))
-        operator = calibrated(operator, used, validation)
     operator.provenance["commit"] = commit()
     operator.provenance["run"] = {
         "problem": spec.problem,
@@ -113,8 +112,12 @@ def fit(
         "test_digest": test.digest,
     }
     if is_main():
-        operator.save(out / MODEL)
-    return operator
+        operator.save(out / MODEL)  # whatever happens next
+    with one_thread() if spec.one_thread else nullcontext():
+        found = calibrated(operator, used, validation)
+    if is_main() and found is not operator:
+        found.save(out / MODEL)
+    return found
 
 
 def calibrated(operator: Operator, used: Fields, validation: float | Fields) -> Operator:
@@ -125,8 +128,9 @@ def calibrated(operator: Operator, used: Fields, validation: float | Fields) -> 
     if isinstance(validation, Fields) or not operator.finished:
         return operator
     _, held_out = split_validation(used, validation)
-    enough = held_out is not None and len(held_out) >= HELD_OUT
-    return operator.calibrated(held_out, LEVEL) if held_out is not None and enough else operator
+    if held_out is None or len(held_out) < HELD_OUT:
+        return operator
+    return operator.calibrated(held_out, LEVEL)
 
 
 def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:

@@ -88,6 +88,9 @@ class Trust:
     def from_json(values: Mapping[str, Any]) -> Trust:
         """What `to_json` gave; unknown, missing and impossible values are errors."""
         found = dict(values)
+        for key in ("reference", "thresholds", "bounds"):
+            if key not in found:
+                raise ValueError(f"Trust needs the key {key!r}, which is missing")
         if found.get("reference") is not None:
             found["reference"] = from_dict(Reference, found["reference"])
         if found.get("bounds") is not None:
@@ -228,6 +231,8 @@ def measure(
         found = predict_batch(operator, batch, deviation=True)
         values.append(statistics(operator, batch, far))
         known, wrong = terms(batch, found, far), (batch.y - found.mean()).abs().double().numpy()
+        if not np.isfinite(wrong).all():
+            raise RuntimeError("held_out: a prediction is not finite, so that it has no bounds")
         places = batch.x_query.double().numpy()
         for k in range(len(batch)):
             real = torch.ones(wrong.shape[1]) if batch.query_mask is None else batch.query_mask[k]

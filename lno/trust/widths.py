@@ -131,8 +131,11 @@ class Widths:
         profile = (sums + one_more * errors.mean(0)) / (counts + one_more)
         smooth = cls(cells, rounded(profile.ravel()), (1.0,) * WEIGHTS * channels)
         local = smooth._local(operator, x, known)
-        design = np.stack((local, local * known[1], *known[2:]), 1)
-        weights = [nnls(design[..., c], errors[:, c])[0] for c in range(channels)]
+        std = _std(operator)
+        design = np.stack((local, local * known[1], *known[2:]), 1) / std
+        weights = [
+            nnls(design[..., c], errors[:, c] / std[c], maxiter=1000)[0] for c in range(channels)
+        ]
         return cls(cells, smooth.profile, rounded(np.stack(weights, -1).ravel()))
 
     def at(
