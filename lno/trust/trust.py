@@ -33,8 +33,8 @@ NOT_CALIBRATED = (
     "bounds: this operator is not calibrated. Pass at least 9 samples with answers that it was not "
     "trained on to operator.calibrated(held_out), and use or save what that returns"
 )
-SLACK = {"points": 0.25}  # descriptors may leave their ranges by so many units, doublings here,
-USUAL_SLACK = 0.05  # standard deviations elsewhere
+# Departures from ranges of training that never count: standard deviations; of points, doublings.
+SLACK = {"inputs": 0.05, "parameters": 0.05, "positions": 0.05, "points": 0.25}
 POINTS, VALUES = 2048, 2**21  # of a held-out sample, at random, and of all of them, that count
 UNFAMILIAR = (
     "the latent tokens are {:.1f} times as far from those of training as the threshold, which "
@@ -205,7 +205,7 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
         if name == LATENT:
             limits[name] = prediction_limit(each, rate)
         else:
-            limits[name] = max(threshold(each, rate), SLACK.get(name, USUAL_SLACK))
+            limits[name] = max(threshold(each, rate), SLACK[name])
     to_fit, others = ([errors[k] for k in chosen] for chosen in (first, rest))
     bounds = Bounds.calibrate(operator, to_fit, others, level)
     return Trust(operator.trust.reference, limits, bounds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from small_operators import Trained, lines, train
 from lno import Completion, Fields, Operator, RandomRatio, Rollout
 from lno.calibration import factor
 from lno.models import MODELS
-from lno.trust import check
+from lno.trust import Trust, check
 from lno.trust.bounds import Bounds, samples_to_fit
 from lno.trust.trust import measure
 from lno.trust.widths import Errors, Widths
@@ -65,6 +66,19 @@ def test_widths_follow_the_residuals(line: Trained) -> None:
     np.testing.assert_allclose(usual[1] / usual[0], 2.7 / 0.7, rtol=0.15)  # of 0.2 + x
     assert np.all(difficult > 2.5 * usual)
     np.testing.assert_allclose(usual[:, 1] / usual[:, 0], 300, rtol=0.15)
+
+
+def test_profiles_are_linear_between_cells_and_go_round_a_circle(line: Trained) -> None:
+    op = line.operator  # on a line from 0 to 3
+    widths = Widths((3,), (1.0, 1.0, 2.0, 2.0, 4.0, 4.0), (1.0, 1.0, *[0.0] * 6))
+    x = np.array([[-1.0], [0.5], [1.0], [1.5], [2.25], [9.0]])
+    found = widths.at(op, x, np.zeros((4, 6, 2))) - 1e-3 * np.array(op.normalizers.y.std)
+    np.testing.assert_allclose(found, np.repeat([[1.0], [1.0], [1.5], [2.0], [3.5], [4.0]], 2, 1))
+    circle = replace(op.normalizers.x, period=(3.0,))
+    periodic = replace(op, normalizers=replace(op.normalizers, x=circle), trust=Trust())
+    around = widths.at(periodic, np.array([[0.0], [3.0], [2.75], [-0.25]]), np.zeros((4, 4, 2)))
+    around = around - 1e-3 * np.array(op.normalizers.y.std)
+    np.testing.assert_allclose(around[:, 0], [2.5, 2.5, 3.25, 3.25])
 
 
 def inside(trained: Trained, samples: Fields) -> np.ndarray:
