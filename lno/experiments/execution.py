@@ -25,8 +25,10 @@ from lno.ledger import Run, commit
 from lno.operator import Operator
 from lno.training.device import one_thread
 from lno.training.distributed import is_main
+from lno.training.samples import split_validation
 
 SAMPLE, WORST = "sample.npz", "worst.npz"
+LEVEL, HELD_OUT = 0.9, 9  # of bounds, and the fewest held-out samples that promise it
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,9 @@ def fit(
         "minutes": spec.minutes,
         "folder": out,
     }
+    used = chosen.training_data(train_data)
     with one_thread() if spec.one_thread else nullcontext():
-        operator = Operator.fit(chosen.training_data(train_data), **(arguments | options))
+        operator = Operator.fit(used, **(arguments | options))
     operator.provenance["commit"] = commit()
     operator.provenance["run"] = {
         "problem": spec.problem,
@@ -109,8 +112,25 @@ def fit(
         "test_digest": test.digest,
     }
     if is_main():
-        operator.save(out / MODEL)
-    return operator
+        operator.save(out / MODEL)  # whatever happens next
+    with one_thread() if spec.one_thread else nullcontext():
+        found = calibrated(operator, used, validation)
+    if is_main() and found is not operator:
+        found.save(out / MODEL)
+    return found
+
+
+def calibrated(operator: Operator, used: Fields, validation: float | Fields) -> Operator:
+    """The operator with bounds, where its run held out enough of the training samples.
+
+    Test samples that a run validates on are for testing alone.
+    """
+    if isinstance(validation, Fields) or not operator.finished:
+        return operator
+    _, held_out = split_validation(used, validation)
+    if held_out is None or len(held_out) < HELD_OUT:
+        return operator
+    return operator.calibrated(held_out, LEVEL)
 
 
 def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:
