@@ -67,7 +67,7 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         cells = []
         for model in models:
             point = best.get((problem, model, seconds))
-            cells.append(MISSING if point is None else f"{spread(point.errors)} {point.recipe}")
+            cells.append(MISSING if point is None else f"{spread(list(point.errors))} {point.recipe}")
         rows.append([problem, f"{seconds / 60:g}", *cells])
     return Table(
         "Error against training time",

@@ -84,6 +84,6 @@ def _cell(
         return UNASKED
     runs = list(spec.runs(results, seeds).values())
     if not runs:
-        return spread(errors)
+        return spread(list(errors))
     seconds = sum(run.seconds / run.members for run in runs) / len(runs)
-    return f"{spread(errors)} ({seconds:.0f} s)"
+    return f"{spread(list(errors))} ({seconds:.0f} s)"
