@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import forward, inverse, inverse_tables, resolution
+from matplotlib.figure import Figure
+
+from lno.experiments import forward, inverse, inverse_tables, overview, resolution
 from lno.experiments.runs import RunSpec
 from lno.report.tables import Table
 
 MakeTable = Callable[[Any, Sequence[int], Path], Table]
+MakeFigures = Callable[[Any, Sequence[int], Path], Sequence[tuple[str, Figure]]]
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Experiment:
         example: options of the command.
         specs: the runs of its rows; a function, so that tests can change them.
         tables: from specs, seeds and the ledger to tables.
+        figures: from the same to captions and figures; none where there is nothing to draw.
         seeds: how many, from 0 on.
         takes_files: whether its runs can be made on a data file.
     """
@@ -35,6 +39,7 @@ class Experiment:
     tables: tuple[MakeTable, ...]
     seeds: int = 3
     takes_files: bool = False
+    figures: tuple[MakeFigures, ...] = ()
 
 
 _ALL = (
@@ -45,6 +50,7 @@ _ALL = (
         lambda: forward.SPECS,
         (forward.table,),
         takes_files=True,
+        figures=(overview.forward_chart,),
     ),
     Experiment(
         "resolution",
@@ -53,6 +59,7 @@ _ALL = (
         lambda: resolution.SPECS,
         (resolution.table,),
         seeds=1,
+        figures=(overview.resolution_chart,),
     ),
     Experiment(
         "completer",
@@ -60,6 +67,7 @@ _ALL = (
         "--models lno,rbf --recipes our-completer,completer --dry-run",
         lambda: inverse.COMPLETERS,
         (inverse_tables.completer_table,),
+        figures=(overview.completer_chart,),
     ),
     Experiment(
         "propagator",
@@ -68,6 +76,7 @@ _ALL = (
         "--recipes propagator",
         lambda: inverse.PROPAGATORS,
         (inverse_tables.propagator_table,),
+        figures=(overview.propagator_chart,),
     ),
     Experiment(
         "intervals",
@@ -75,6 +84,7 @@ _ALL = (
         "--models lno",
         lambda: inverse.ON_GRIDS,
         (inverse_tables.completer_intervals, inverse_tables.propagator_intervals),
+        figures=(inverse_tables.interval_maps,),
     ),
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
