@@ -141,8 +141,9 @@ def summary(results: Path) -> dict[Verdict, str]:
     left: dict[str, list[str]] = {
         "our runs are shorter than the paper's": [],
         "runs are missing": [],
+        "there is no command yet": [],
     }
-    shorter, waiting = left.values()
+    shorter, waiting, nothing = left.values()
     for row in ROWS:
         if not row.experiment:
             continue  # drawings and settings
@@ -156,12 +157,13 @@ def summary(results: Path) -> dict[Verdict, str]:
                 names = listed(map(str, e.differ))
                 fails.append(f"{e.claim} {e.at} {names} ({row.number})")
         if not whole:
-            (shorter if any(e.decides for e in found) else waiting).append(row.number)
+            reason = shorter if any(e.decides for e in found) else waiting
+            (reason if row.exists else nothing).append(row.number)
         missing |= row.missing(results)
     yes = "; ".join(holds) or "nothing is confirmed yet"
     no = f"that {'; that '.join(fails)}" if fails else "nothing is refuted"
     why = [f"{_numbers(numbers)}, as {reason}" for reason, numbers in left.items() if numbers]
-    count = f" ({len(missing):,} in all)" if missing else ""
+    count = f" ({len(missing):,} runs are missing in all)" if missing else ""
     return {
         HOLDS: f"**Holds in our runs:** {yes}.",
         FAILS: f"**Does not hold:** {no}.",

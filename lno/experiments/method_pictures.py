@@ -87,7 +87,7 @@ def architecture() -> Figure:
 
 def attention() -> Figure:
     """Where latent positions of a trained completer read, and where they are read."""
-    operator = Reconstructor.load(device="cpu").completer
+    operator = _models().completer
     side = np.linspace(WINDOW.low, WINDOW.high, 64), np.arange(64) / 64
     points = np.stack(np.meshgrid(*side, indexing="ij"), -1).reshape(-1, 2).astype(np.float32)
     model = operator.members[0]
@@ -182,7 +182,12 @@ def _truth() -> np.ndarray:
 def _reconstructed(pattern: Pattern) -> tuple[Sample, Reconstruction]:
     """Sensors, and the field that the models of the package make of them."""
     seen = observed(_sample(), pattern)[0]
-    return seen, Reconstructor.load(device="cpu")(seen.x, seen.u)
+    return seen, _models()(seen.x, seen.u)
+
+
+@lru_cache(maxsize=1)
+def _models() -> Reconstructor:
+    return Reconstructor.load(device="cpu")
 
 
 def _sensors(axis: Axes, seen: Sample, span: float) -> None:

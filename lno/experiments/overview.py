@@ -73,8 +73,8 @@ def resolution_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
         theirs = [(printed or {}).get(n) for n in GRIDS]
         series.append(_series(spec.model, ours, theirs))
     caption = "Trained on 43² points of Darcy flow, tested on more; flat is good."
-    chart = lines(series, [f"{n}²" for n in GRIDS], "test points", "relative L2 error, %")
-    return [(caption, chart)] if _any(series) else []
+    ticks = [f"{n}²" for n in GRIDS]
+    return _drawn(caption, series, ticks, "test points", "relative L2 error, %")
 
 
 def completer_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Drawn:
@@ -86,8 +86,7 @@ def completer_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
         "Completers: error by the share of points that they read. RBF and kriging interpolate and "
         "are not trained."
     )
-    chart = lines(series, list(names), "observed", "relative MAE, %")
-    return [(caption, chart)] if _any(series) else []
+    return _drawn(caption, series, list(names), "observed", "relative MAE, %")
 
 
 def propagator_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Drawn:
@@ -97,8 +96,7 @@ def propagator_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
     series = _stages(specs, results, "propagator", [f"test:from={s}" for s in sources], printed)
     ticks = [_source(source, "\n") for source in sources]
     caption = "Propagators: error at t = 0 and t = 1 by the field that they start from."
-    chart = lines(series, ticks, "completer, and what it read", "relative MAE, %")
-    return [(caption, chart)] if _any(series) else []
+    return _drawn(caption, series, ticks, "completer, and what it read", "relative MAE, %")
 
 
 def cost_chart(results: Path) -> Drawn:
@@ -254,8 +252,10 @@ def _source(source: str, between: str = " ") -> str:
     return f"{model_name(model)}{between}{ratio.removesuffix('%')} %" if ratio else source
 
 
-def _any(series: Sequence[Series]) -> bool:
-    return any(value is not None for one in series for value in one.ours)
+def _drawn(caption: str, series: Sequence[Series], ticks: Sequence[str], x: str, y: str) -> Drawn:
+    """A chart with its caption; none where there are no runs."""
+    known = any(value is not None for one in series for value in one.ours)
+    return [(caption, lines(series, ticks, x, y))] if known else []
 
 
 def _percent(value: float | None) -> float | None:

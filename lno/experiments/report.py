@@ -135,7 +135,7 @@ def sections(results: Path) -> list[Section]:
         [pretrained.table(results)],
         _drawn(pretrained.coverage_curve(results)),
     )
-    found.append(Section(BEYOND, parts=[*others, shipped]))
+    found.append(Section(BEYOND, parts=[*others, shipped, *_other_runs(results)]))
     for title, names in _benchmarks().items():
         parts = [_benchmark(name, shown, results) for name, shown in names.items()]
         found.append(Section(title, parts=parts))
@@ -170,10 +170,9 @@ def _content(row: Row, results: Path) -> tuple[list[Table], list[Picture], list[
     tables, shown = _made(experiment, results)
     more: list[Section] = []
     if row.number in AS_PRINTED:  # shorter than the table of every run, which is shown on a click
-        more = [
-            Section(f"Every run of {row.number}", tables=tables),
-            *_of_runs(experiment, results),
-        ]
+        own = _paths(experiment, results)
+        runs = [(path, run) for path, run in figures.load_runs(results) if path in own]
+        more = [Section(f"Every run of {row.number}", tables=tables), *_of_runs(runs)]
         tables = [AS_PRINTED[row.number](experiment.specs(), _seeds(experiment), results)]
     if row.number == "Table 1":
         shown += _best_samples(experiment.specs(), results)
@@ -218,16 +217,13 @@ def _best_samples(specs: Sequence[RunSpec], results: Path) -> list[Picture]:
     return shown
 
 
-def _of_runs(experiment: Experiment, results: Path) -> list[Section]:
-    """Learning curves, errors and fields of the runs of an experiment, problem by problem."""
-    specs = experiment.specs()
-    own = {spec.path(results, seed) for spec in specs for seed in _seeds(experiment)}
-    problems = {spec.problem for spec in specs if experiment.takes_files}
-    found = [
-        (path, run)
-        for path, run in figures.load_runs(results)
-        if path in own or (run.problem in problems and _of_file(run))
-    ]
+def _paths(experiment: Experiment, results: Path) -> set[Path]:
+    """The files of the runs of an experiment."""
+    return {spec.path(results, k) for spec in experiment.specs() for k in _seeds(experiment)}
+
+
+def _of_runs(found: Sequence[tuple[Path, Run]]) -> list[Section]:
+    """Learning curves, errors and fields of runs, problem by problem."""
     shown = []
     for heading in sorted({_heading(run) for _, run in found}):
         mine = [(path, run) for path, run in found if _heading(run) == heading]
@@ -293,6 +289,14 @@ def _other(experiment: Experiment, results: Path) -> Section:
     return Section(tables[0].title, experiment.text, command, tables, shown)
 
 
+def _other_runs(results: Path) -> list[Section]:
+    """Runs that no table has: on somebody's data file, or of another length."""
+    own = {path for each in EXPERIMENTS.values() for path in _paths(each, results)}
+    runs = [(path, run) for path, run in figures.load_runs(results) if path not in own]
+    text = "Runs that are in no table above: of another length, on other data, of other recipes."
+    return [Section("Other runs", text, more=_of_runs(runs))] if runs else []
+
+
 def _benchmarks() -> dict[str, dict[str, str]]:
     """Names of tables of the documentation, and their titles, by the part that they are in."""
     solvers = {"accuracy": "Solvers on regular grids"}
@@ -312,5 +316,7 @@ def _benchmark(name: str, title: str, results: Path) -> Section:
     try:
         table = make(results)
     except FileNotFoundError:
-        return Section(title or name.replace("_", " ").capitalize(), "Not measured yet.")
+        table = Table(name.replace("_", " ").capitalize(), [], [])
+    if not table.rows:
+        return Section(title or table.title, "Not measured yet.")
     return Section(title or table.title, text, tables=[table])

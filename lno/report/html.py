@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -22,7 +23,7 @@ from lno.report.alt import describe
 
 MISSING, PUBLISHED = "missing", "as published"  # a cell without a run, and the end of a row's name
 DPI = 100
-COLOURS = 256  # of a picture: a third of the bytes
+COLOURS = 256  # of a picture, white among them
 WIDE = 8.0  # inches: wider pictures have several panels, which a narrow screen scrolls
 LONG = 40  # characters, from which on a cell is folded
 
@@ -41,14 +42,18 @@ def page(title: str, body: Sequence[str]) -> str:
 
 
 def inline(text: str) -> str:
-    """Escaped text with `code` and **bold**; a number and its % stay on one line.
+    """Escaped text with `code` and **bold**.
 
     >>> inline("**a** < `b`")
     '<strong>a</strong> &lt; <code>b</code>'
     """
-    joined = re.sub(r"(?<=\d) %", "\u00a0%", escape(text))
-    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", joined)
+    coded = re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
     return re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", coded)
+
+
+def prose(text: str) -> str:
+    """The same for sentences, which are broken into lines: not between a number and its %."""
+    return re.sub(r"(?<=\d) %", "\u00a0%", inline(text))
 
 
 def slug(text: str) -> str:
@@ -68,7 +73,7 @@ def heading(text: str, level: int = 2) -> str:
 
 def paragraph(text: str, note: bool = False) -> str:
     """A paragraph; a note is smaller and paler."""
-    return f"<p{' class=note' if note else ''}>{inline(text)}</p>"
+    return f"<p{' class=note' if note else ''}>{prose(text)}</p>"
 
 
 def link(text: str, to: str) -> str:
@@ -83,9 +88,7 @@ def verdict(kind: str, text: str) -> str:
 
 def sentences(marked: Sequence[tuple[str, str]]) -> str:
     """Sentences in larger type, each with its mark: good, part, bad or open."""
-    items = (
-        f'<li class="{escape(kind)}"><span>{inline(text)}</span></li>' for kind, text in marked
-    )
+    items = (f'<li class="{escape(kind)}"><span>{prose(text)}</span></li>' for kind, text in marked)
     return f"<ul class=lead>{''.join(items)}</ul>"
 
 
@@ -155,7 +158,7 @@ def picture(figure: Figure, description: str, caption: str = "") -> str:
     data = base64.b64encode(png(figure)).decode("ascii")
     width, height = (round(DPI * side) for side in figure.get_size_inches())
     wide = " wide" if figure.get_size_inches()[0] > WIDE else ""
-    below = f"<figcaption>{inline(caption)}</figcaption>" if caption else ""
+    below = f"<figcaption>{prose(caption)}</figcaption>" if caption else ""
     return (
         f'<figure class="picture{wide}"><div><img alt="{escape(describe(figure, description))}" '
         f'width={width} height={height} src="data:image/png;base64,{data}"></div>{below}</figure>'
@@ -163,22 +166,21 @@ def picture(figure: Figure, description: str, caption: str = "") -> str:
 
 
 def png(figure: Figure) -> bytes:
-    """A figure as a PNG file: of few colours, dithered, where that is smaller."""
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png", dpi=DPI)
-    image = Image.open(drawn).convert("RGB")
+    """A figure as a PNG file of few colours, dithered: a third of the bytes of full colour."""
+    figure.set_dpi(DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    pixels = np.asarray(canvas.buffer_rgba())[..., :3]
+    image = Image.fromarray(pixels)
     palette = image.quantize(COLOURS - 1, Image.Quantize.MAXCOVERAGE, kmeans=2)
     few = image.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG)
-    numbers, white = np.array(few), (np.asarray(image) == 255).all(-1)
-    numbers[white] = COLOURS - 1  # exactly: it is the background of the page's cards too
-    exact = Image.fromarray(numbers, "P")
+    numbers = np.array(few)
+    numbers[(pixels == 255).all(-1)] = COLOURS - 1  # white, exactly: the cards are white too
+    exact = Image.fromarray(numbers)  # grey, until it has a palette
     exact.putpalette([*(few.getpalette() or [])[: 3 * (COLOURS - 1)], 255, 255, 255])
-    packed = []
-    for each in (image, exact):
-        buffer = io.BytesIO()
-        each.save(buffer, format="png", optimize=True)
-        packed.append(buffer.getvalue())
-    return min(packed, key=len)
+    buffer = io.BytesIO()
+    exact.save(buffer, format="png", optimize=True)
+    return buffer.getvalue()
 
 
 def _is_text(cells: Sequence[str]) -> bool:

@@ -84,7 +84,7 @@ class Section:
         body = [*self._status()]
         body += [html.paragraph(text) for text in _paragraphs(self.text)]
         if self.verdict is not None and self.verdict.why:
-            body.append(f"<p class=why>{html.inline(self.verdict.why)}</p>")
+            body.append(f"<p class=why>{html.prose(self.verdict.why)}</p>")
         tables = [table.html(caption=len(self.tables) > 1) for table in self.tables]
         body += [*tables[:1], *self._pictures(), *tables[1:]]
         for section in self.more:
@@ -98,8 +98,9 @@ class Section:
         body = [f"{'#' * level} {harmless(self.title)}"]
         line = [f"`{self.command}`"] if self.command else []
         if self.verdict is not None:
-            line = [f"**{self.verdict.text}**", self.verdict.state, *line]
-        body += [" · ".join(filter(None, line))] if line else []
+            said = [harmless(text) for text in (self.verdict.text, self.verdict.state) if text]
+            line = [f"**{said[0]}**", *said[1:], *line]
+        body += [" · ".join(line)] if line else []
         body += [harmless(text) for text in _paragraphs(self.text)]
         body += [harmless(self.verdict.why)] if self.verdict and self.verdict.why else []
         tables = [
