@@ -117,3 +117,34 @@ PROPAGATOR_SPREAD: dict[str, tuple[float, float]] = {
     "gnot": (5.43, 0.10),
     "deeponet": (7.42, 0.37),
 }
+
+# Table 10, in appendix D: sizes of LNO and how it was trained. Layers are transformer blocks, size
+# is the number of latent positions.
+_FORWARD_SETTINGS: dict[str, int | str] = {
+    "layers": 8,
+    "dim": 128,
+    "size": 256,
+    "heads": 8,
+    "batch": 4,
+    "epochs": 500,
+    "loss": "rL2",
+    "optimizer": "AdamW",
+    "scheduler": "OneCycleLR",
+}
+_INVERSE_SETTINGS = {
+    **_FORWARD_SETTINGS,
+    "layers": 4,
+    "dim": 96,
+    "loss": "MSE",
+    "scheduler": "StepLR",
+}
+SETTINGS: dict[str, dict[str, int | str]] = {
+    "Darcy": {**_FORWARD_SETTINGS, "layers": 4},
+    "NS2d": {**_FORWARD_SETTINGS, "dim": 256},
+    "Airfoil": _FORWARD_SETTINGS,
+    "Elasticity": _FORWARD_SETTINGS,
+    "Plasticity": _FORWARD_SETTINGS,
+    "Pipe": _FORWARD_SETTINGS,
+    "Completer": _INVERSE_SETTINGS,
+    "Propagator": _INVERSE_SETTINGS,
+}

@@ -67,7 +67,9 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         cells = []
         for model in models:
             point = best.get((problem, model, seconds))
-            cells.append(MISSING if point is None else f"{spread(list(point.errors))} {point.recipe}")
+            cells.append(
+                MISSING if point is None else f"{spread(list(point.errors))} {point.recipe}"
+            )
         rows.append([problem, f"{seconds / 60:g}", *cells])
     return Table(
         "Error against training time",
@@ -77,9 +79,11 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
     )
 
 
-def figures(results: Path, seeds: Sequence[int]) -> list[tuple[str, Figure]]:
+def figures(
+    specs: Sequence[RunSpec], seeds: Sequence[int], results: Path
+) -> list[tuple[str, Figure]]:
     """A panel for each problem with runs; none without."""
-    figure = error_against_time(points(SPECS, seeds, results))
+    figure = error_against_time(points(specs, seeds, results))
     return [] if figure is None else [("Error against training time on one GPU", figure)]
 
 

@@ -1,106 +1,107 @@
-"""The report: tables and figures of runs on one page, of the ledger or of a user's own folders.
+"""The report on the ledger: every table and figure of the paper, ours beside the paper's.
 
-`docs/results.md` holds the tables of the ledger. Everything is made from the files of runs alone;
-what is not there yet is shown as missing.
+`docs/results.md` is the same as Markdown. Everything is made from files alone; what is not there
+yet is shown as missing. To add a section, give an `Experiment` its tables and figures: if a row of
+the checklist names it, it is shown there, otherwise after the paper's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from html import escape
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
 from lno.experiments import (
+    checklist,
+    documents,
     efficiency,
-    inverse,
-    inverse_tables,
+    method_pictures,
+    overview,
     positions,
     pretrained,
-    scaling,
+    run_reports,
     stages,
 )
-from lno.experiments.execution import SAMPLE, WORST
-from lno.experiments.tables import EXPERIMENTS
+from lno.experiments.checklist import GROUPS, ROWS, Row, verdict_of
+from lno.experiments.evidence import errors_of, paper_name
+from lno.experiments.runs import RunSpec
+from lno.experiments.tables import EXPERIMENTS, Experiment, MakeTable
 from lno.ledger import Run
 from lno.problems import PROBLEMS
-from lno.report import html, samples
+from lno.report import html
 from lno.report import runs as figures
+from lno.report.sections import Picture, Section, contents, contents_markdown
 from lno.report.tables import Table
 
-SEEDS = range(3)
-TITLE = "What was measured"
+TITLE = "The Latent Neural Operator, measured again"
 ABOUT = (
-    "Every number here comes from a file under results/, one for each run, and the command beside "
-    "a table makes its runs again. Errors are those of the last model on held-out test samples, in "
-    "physical units."
+    "Every number on this page comes from a file under `results/`, one for each run, and the "
+    "command beside a table makes its runs again. Errors are those of the last model on held-out "
+    "test samples, in physical units. “As published” is Wang & Wang, NeurIPS 2024."
 )
-ABOUT_FOLDERS = (
-    "Errors are those of the last model on held-out test samples, in physical units; learning "
-    "curves show the error on validation samples."
+RULE = (
+    "A claim of the paper holds or does not hold where our runs are at least as long as the "
+    "paper's. Where all of them are shorter, it is not decidable in our budget, whichever way they "
+    "point."
 )
-RANKS = ("worst", "second", "third", "fourth", "fifth")  # samples that are listed for each run
-
-
-@dataclass(frozen=True)
-class RunFolder:
-    """A folder of `lno train`: its runs, one for each member, under a name of its own."""
-
-    path: Path
-    name: str
-    runs: list[Run]
-
-    @property
-    def group(self) -> figures.Group:
-        """The runs as one group of a figure."""
-        [group, *more] = figures.grouped(self.runs)
-        together = [run for each in (group, *more) for run in each.runs]
-        return replace(group, runs=together, name=self.name)
-
-
-# -- the ledger ------------------------------------------------------------------------------------
-
-
-def tables(results: Path) -> list[Table]:
-    """All tables of the paper that there are runs for, or will be."""
-    made = {
-        name: [table(each.specs(), range(max(3, each.seeds)), results) for table in each.tables]
-        for name, each in EXPERIMENTS.items()
-    }
-    [first, *rest] = made.values()
-    every = [*first, efficiency.table(results), *(t for some in rest for t in some)]
-    return [*every, pretrained.table(results), positions.table(results)]
-
-
-def markdown(results: Path) -> str:
-    """The tables as a page of the documentation."""
-    parts = ["# Results", ABOUT.replace("results/", "`results/`")]
-    for table in tables(results):
-        parts += [f"## {table.title}", table.markdown()]
-    parts.append("Figures: `lno report --out report.html`.")
-    return "\n\n".join(parts) + "\n"
+ORDER = ("training_step", "precision", "attention", "latent_block", "memory", "sharpness")
+BEYOND, SOLVERS, ENGINEERING = "Beyond the paper", "Solvers and data", "Speed and reliability"
+DRAWINGS: dict[str, tuple[str, Callable[[], Figure]]] = {
+    "Figure 1": (
+        "The parts of LNO and their weights, for the paper's sizes on Darcy flow.",
+        method_pictures.architecture,
+    ),
+    "Figure 2": (
+        "Attention of the completer that comes with the package, relative to its maximum, for "
+        "latent positions that read far apart. Encoder and decoder share their scores.",
+        method_pictures.attention,
+    ),
+}
+OF_STAGES = {"Figure 6": slice(1, 2), "Figure 7": slice(0, 1)}  # of the figures of `stages`
+AS_PRINTED: dict[str, MakeTable] = {
+    "Table 1": overview.forward_table,
+    "Table 2": overview.completer_table,
+    "Table 3": overview.propagator_table,
+}
 
 
 def page(results: Path) -> str:
-    """Tables and figures of the ledger as one self-contained HTML page."""
-    body = [html.paragraph(ABOUT), *(table.html() for table in tables(results))]
-    maps = inverse_tables.interval_maps(inverse.ON_GRIDS, SEEDS, results)
-    body += _pictures([*maps, *stages.figures(results), *pretrained.coverage_curve(results)])
-    body += _pictures([*scaling.figures(results, SEEDS), *positions.figures(results)])
-    # Runs of the table on resolutions were trained on other data, with which they have their table;
-    # those of ablations, whose recipe says what is changed, have theirs.
-    every = [(p, run) for p, run in figures.load_runs(results) if run.protocol != "resolution"]
-    found = [(path, run) for path, run in every if "=" not in run.recipe]
-    for heading in sorted({_heading(run) for _, run in found}):
-        mine = [(path, run) for path, run in found if _heading(run) == heading]
-        groups = [g for g in figures.grouped([run for _, run in mine]) if g.epochs]
-        parts = _pictures(_figures(groups))
-        for path, run in mine:
-            [group] = figures.grouped([run])
-            parts += _sample(path.with_suffix(".npz"), f"{group.label}: median error")
-        body += [html.heading(heading), *parts] if parts else []
+    """The report as one self-contained HTML page."""
+    found = sections(results)
+    first = Section("Checklist", RULE)
+    listed = first.html().replace("\n</section>", f"\n{_checklist_html(results)}\n</section>")
+    said = [(verdict.kind, text) for verdict, text in checklist.summary(results).items()]
+    body = [
+        html.sentences(said),
+        html.paragraph(ABOUT, note=True),
+        contents([first, *found]),
+        listed,
+        *(section.html() for section in found),
+    ]
     return html.page(TITLE, body)
+
+
+def markdown(results: Path, images: str = "images/results-") -> str:
+    """The same as a page of the documentation; `images` begins the names of its pictures."""
+    found = sections(results)
+    first = Section("Checklist", RULE, tables=[checklist.checklist(results)])
+    parts = ["# Results", *checklist.summary(results).values(), ABOUT]
+    parts += [contents_markdown([first, *found]), first.markdown()]
+    parts += [section.markdown(images=images) for section in found]
+    parts.append("Learning curves and fields of all runs: `lno report --out report.html`.")
+    return "\n\n".join(parts) + "\n"
+
+
+def pictures(results: Path) -> Iterator[tuple[str, Figure]]:
+    """The pictures that the Markdown shows, by the ends of their names."""
+    for section in sections(results):
+        for name, picture in section.files():
+            figure = picture.draw()
+            assert figure is not None, f"{name} is shown, so there is something to draw"
+            yield name, figure
 
 
 def require_ledger(results: Path) -> None:
@@ -112,139 +113,206 @@ def require_ledger(results: Path) -> None:
         )
 
 
-# -- folders of runs -------------------------------------------------------------------------------
-
-
-def load_folders(folders: Sequence[Path]) -> list[RunFolder]:
-    """The runs of `lno train` in some folders, each under a short name of its own."""
-    names = [folder.resolve().name for folder in folders]
-    found = []
-    for folder, name in zip(folders, names, strict=True):
-        first = folder / "run.json"
-        if not first.exists():
-            raise FileNotFoundError(
-                f"no {first}: expected the folder of a run that `lno train` has tested"
-            )
-        paths = [first, *sorted(folder.glob("run-*.json"))]
-        unique = name if names.count(name) == 1 else str(folder)
-        found.append(RunFolder(folder, unique, [Run.load(path) for path in paths]))
+def sections(results: Path) -> list[Section]:
+    """The paper's tables and figures by theme, then what else was measured."""
+    found = [
+        Section(group, parts=[_row(row, results) for row in ROWS if row.group == group])
+        for group in GROUPS
+    ]
+    known = {row.experiment for row in ROWS}
+    others = [_other(each, results) for name, each in EXPERIMENTS.items() if name not in known]
+    shipped = Section(
+        pretrained.table(results).title,
+        "What `lno reconstruct` uses: its errors, and how often the truth lies inside its bounds.",
+        pretrained.COMMAND,
+        [pretrained.table(results)],
+        _drawn(pretrained.coverage_curve(results)),
+    )
+    found.append(Section(BEYOND, parts=[*others, shipped, *_other_runs(results)]))
+    for title, names in _benchmarks().items():
+        parts = [_benchmark(name, shown, results) for name, shown in names.items()]
+        found.append(Section(title, parts=parts))
     return found
 
 
-def tables_of_folders(folders: Sequence[RunFolder]) -> list[Table]:
-    """Errors and cost of runs side by side, and their worst samples."""
-    return [_errors_table(folders), _cost_table(folders), _worst_table(folders)]
+# -- the paper's part ------------------------------------------------------------------------------
 
 
-def markdown_of_folders(folders: Sequence[RunFolder]) -> str:
-    """The tables as Markdown."""
-    parts = ["# Runs", ABOUT_FOLDERS]
-    for table in tables_of_folders(folders):
-        parts += [f"## {table.title}", table.markdown()]
-    return "\n\n".join(parts) + "\n"
+def _row(row: Row, results: Path) -> Section:
+    """The section of a table or figure of the paper."""
+    tables, shown, more = _content(row, results)
+    verdict = verdict_of(row, results)
+    return Section(row.heading, row.text, row.how, tables, shown, verdict, (), more)
 
 
-def page_of_folders(folders: Sequence[RunFolder]) -> str:
-    """Tables and figures of runs side by side as one self-contained HTML page."""
-    body = [html.paragraph(ABOUT_FOLDERS)]
-    body += [table.html() for table in tables_of_folders(folders)]
-    body += _pictures(_figures([folder.group for folder in folders]))
-    for folder in folders:
-        parts = _sample(folder.path / SAMPLE, f"{folder.name}: the test sample with median error")
-        parts += _sample(folder.path / WORST, f"{folder.name}: the worst test sample")
-        body += [html.heading(f"Fields of {folder.name}"), *parts] if parts else []
-    return html.page(f"Runs: {', '.join(folder.name for folder in folders)}", body)
+def _content(row: Row, results: Path) -> tuple[list[Table], list[Picture], list[Section]]:
+    """Tables, pictures, and what is shown on a click."""
+    if row.number in DRAWINGS:
+        caption, draw = DRAWINGS[row.number]
+        more = positions.figures(results) if row.number == "Figure 2" else []
+        return [], [Picture(caption, draw, kept=True), *_drawn(more)], []
+    if row.number in OF_STAGES:
+        return [], _drawn(stages.figures(results)[OF_STAGES[row.number]]), []
+    if row.number == "Table 4":
+        every = Section("Every measurement", tables=[efficiency.table(results)])
+        return [overview.cost_table(results)], _drawn(overview.cost_chart(results)), [every]
+    if row.number == "Table 9":
+        return [overview.spread_table(row.wanted(), range(3), results)], [], []
+    if row.number == "Table 10":
+        return [overview.settings_table(results)], [], []
+    experiment = EXPERIMENTS.get(row.experiment)
+    if experiment is None:
+        return [], [], []
+    tables, shown = _made(experiment, results)
+    more: list[Section] = []
+    if row.number in AS_PRINTED:  # shorter than the table of every run, which is shown on a click
+        own = _paths(experiment, results)
+        runs = [(path, run) for path, run in figures.load_runs(results) if path in own]
+        more = [Section(f"Every run of {row.number}", tables=tables), *_of_runs(runs)]
+        tables = [AS_PRINTED[row.number](experiment.specs(), _seeds(experiment), results)]
+    if row.number == "Table 1":
+        shown += _best_samples(experiment.specs(), results)
+    if row.number.startswith("Figure"):
+        return [], shown, [Section(f"The numbers of {row.number}", tables=tables), *more]
+    return tables, shown, more
 
 
-def _errors_table(folders: Sequence[RunFolder]) -> Table:
-    rows = []
-    for folder in folders:
-        for run in folder.runs:
-            for name, errors in run.metrics.items():
-                percent = [f"{100 * errors[key]:.3f} %" for key in ("relative_l2", "relative_mae")]
-                rows.append([folder.name, str(run.seed), name, *percent, f"{errors['mse']:.3e}"])
-    header = ["run", "seed", "test set", "relative L2", "relative MAE", "MSE"]
-    return Table("Errors", header, rows)
+def _seeds(experiment: Experiment) -> range:
+    return range(max(3, experiment.seeds))
 
 
-def _cost_table(folders: Sequence[RunFolder]) -> Table:
-    rows = []
-    for folder in folders:
-        run = folder.runs[0]
-        memory, together = run.peak_memory_gb, f" ({run.members} at once)" * (run.members > 1)
-        rows.append(
-            [
-                folder.name,
-                run.problem,
-                figures.model_name(run.model),
-                run.recipe,
-                f"{run.parameters:,}",
-                f"{run.epochs:g}",
-                f"{run.steps:,}",
-                f"{run.seconds:.1f}{together}",
-                f"{run.compile_seconds:.1f}",
-                "not measured" if memory is None else f"{memory:.2f}",
-                run.precision,
-            ]
-        )
-    header = ["run", "data", "model", "preset", "weights", "epochs", "steps", "seconds"]
-    header += ["compiling, s", "memory, GB", "precision"]
-    hardware = "; ".join(sorted({folder.runs[0].hardware for folder in folders}))
-    note = "Weights of one member; seconds and memory of all members together."
-    return Table("Cost", header, rows, [f"{note} Hardware: {hardware}."])
+def _made(experiment: Experiment, results: Path) -> tuple[list[Table], list[Picture]]:
+    """The tables and figures of an experiment."""
+    arguments = (experiment.specs(), _seeds(experiment), results)
+    drawn = [pair for make in experiment.figures for pair in make(*arguments)]
+    return [make(*arguments) for make in experiment.tables], _drawn(drawn)
 
 
-def _worst_table(folders: Sequence[RunFolder]) -> Table:
-    rows = []
-    for folder in folders:
-        errors = figures.errors_by_sample(folder.runs[0])
-        order = sorted(range(len(errors)), key=lambda k: -errors[k])[: len(RANKS)]
-        shown = [f"{k}: {100 * errors[k]:.3g} %" for k in order]
-        rows.append([folder.name, *shown, *[""] * (len(RANKS) - len(shown))])
-    header = ["run", *RANKS]
-    note = "Numbers of test samples, from 0 on, and their relative L2 error."
-    return Table("Worst test samples", header, rows, [note])
+def _drawn(pairs: Sequence[tuple[str, Figure]]) -> list[Picture]:
+    return [Picture(caption, partial(_same, figure), kept=True) for caption, figure in pairs]
 
 
-# -- both ------------------------------------------------------------------------------------------
+def _same(figure: Figure) -> Figure:
+    return figure
 
 
-def _figures(groups: list[figures.Group]) -> list[tuple[str, Figure]]:
-    made = [
-        ("Error during training, on samples that are not trained on.", figures.learning_curves),
-        ("The same against time.", figures.error_against_time),
-        ("Errors of single test samples.", figures.error_histograms),
-        ("Error of a rollout, frame by frame.", figures.rollout_errors),
-    ]
-    drawn = [(caption, draw(groups)) for caption, draw in made]
-    return [(caption, figure) for caption, figure in drawn if figure is not None]
+def _best_samples(specs: Sequence[RunSpec], results: Path) -> list[Picture]:
+    """A test sample of every problem, predicted by the most accurate runs of LNO."""
+    found = errors_of([spec for spec in specs if spec.model == "lno"], results)
+    shown = []
+    for problem in dict.fromkeys(spec.problem for spec in specs):
+        mine = [spec for spec in found if spec.problem == problem]
+        for spec in sorted(mine, key=lambda spec: found[spec].error):
+            path = spec.path(results, 0).with_suffix(".npz")
+            if path.exists():
+                [group] = figures.grouped([Run.load(spec.path(results, 0))])
+                name = PROBLEMS[problem].title
+                title = f"{name}: the test sample with the median error ({group.label})."
+                shown.append(run_reports.sample(path, title)[0])
+                break
+    return shown
 
 
-def _pictures(shown: Sequence[tuple[str, Figure]]) -> list[str]:
-    body = []
-    for caption, figure in shown:
-        body += [html.paragraph(caption, note=True), html.picture(figure, caption)]
-    return body
+def _paths(experiment: Experiment, results: Path) -> set[Path]:
+    """The files of the runs of an experiment."""
+    return {spec.path(results, k) for spec in experiment.specs() for k in _seeds(experiment)}
 
 
-def _sample(path: Path, title: str) -> list[str]:
-    """Pictures of a sample file; nothing where there is none, a note where it cannot be drawn."""
-    if not path.exists():
-        return []
-    try:
-        parts = [html.picture(samples.sample_fields(path, title), title)]
-        frames = samples.rollout_frames(path, f"{title}, frames of the rollout")
-    except ValueError as error:
-        return [html.paragraph(f"{title}: {error}", note=True)]
-    return parts if frames is None else [*parts, html.picture(frames, f"{title}, frames")]
+def _of_runs(found: Sequence[tuple[Path, Run]]) -> list[Section]:
+    """Learning curves, errors and fields of runs, problem by problem."""
+    shown = []
+    for heading in sorted({_heading(run) for _, run in found}):
+        mine = [(path, run) for path, run in found if _heading(run) == heading]
+        groups = [g for g in figures.grouped([run for _, run in mine]) if g.epochs]
+        pictures = run_reports.figures_of(groups)
+        for path, run in mine:
+            [group] = figures.grouped([run])
+            if path.with_suffix(".npz").exists():
+                title = f"{group.label}: median error"
+                pictures += run_reports.sample(path.with_suffix(".npz"), title)
+        shown.append(Section(f"{heading}: learning curves, errors, fields", figures=pictures))
+    return shown
+
+
+def _of_file(run: Run) -> bool:
+    """Whether a run was trained on a data file, not on what we generate."""
+    return run.problem in PROBLEMS and run.protocol not in PROBLEMS[run.problem].protocols
 
 
 def _heading(run: Run) -> str:
     """The problem, and of the inverse problem the stage: only runs of one task are comparable."""
     name = PROBLEMS[run.problem].title if run.problem in PROBLEMS else run.problem
-    if run.problem in PROBLEMS and run.protocol not in PROBLEMS[run.problem].protocols:
-        name = f"{name}, {run.protocol}"  # a data file, which is not what we generate
+    if _of_file(run):
+        name = f"{name}, {run.protocol}"
     kind, pattern = run.task["kind"], run.task.get("pattern", {})
     if kind == "completion":
         return f"{name}: completers" + ("" if pattern.get("high") else " for one ratio")
     return f"{name}: propagators" if kind == "propagation" else name
+
+
+def _checklist_html(results: Path) -> str:
+    """The checklist with links; why a verdict is what it is stands in the section."""
+    head = "".join(
+        f"<th scope=col class={kind}>{name}</th>"
+        for name, kind in (
+            ("table or figure", "text"),
+            ("verdict", "text"),
+            ("runs", "text"),
+            ("command", '"text wide-only"'),
+        )
+    )
+    body = []
+    for row in ROWS:
+        found = verdict_of(row, results)
+        command = html.inline(f"`{row.how}`") if row.how else "none yet"
+        body.append(
+            f"<tr><th scope=row class=long>{html.link(row.number, row.heading)} "
+            f"{escape(row.title)}</th>"
+            f"<td class=text>{html.verdict(found.kind, found.text)}</td>"
+            f"<td class=text>{escape(found.state or '–')}</td>"
+            f'<td class="text long wide-only">{command}</td></tr>'
+        )
+    return html.scrolling(head, "".join(body), "Checklist")
+
+
+# -- what else was measured ------------------------------------------------------------------------
+
+
+def _other(experiment: Experiment, results: Path) -> Section:
+    """An experiment that the paper does not have."""
+    tables, shown = _made(experiment, results)
+    command = f"lno reproduce {experiment.name}"
+    return Section(tables[0].title, experiment.text, command, tables, shown)
+
+
+def _other_runs(results: Path) -> list[Section]:
+    """Runs that no table has: on somebody's data file, or of another length."""
+    own = {path for each in EXPERIMENTS.values() for path in _paths(each, results)}
+    runs = [(path, run) for path, run in figures.load_runs(results) if path not in own]
+    text = "Runs that are in no table above: of another length, on other data, of other recipes."
+    return [Section("Other runs", text, more=_of_runs(runs))] if runs else []
+
+
+def _benchmarks() -> dict[str, dict[str, str]]:
+    """Names of tables of the documentation, and their titles, by the part that they are in."""
+    solvers = {"accuracy": "Solvers on regular grids"}
+    solvers |= {f"checks {name}": f"Solver of {paper_name(name)}" for name in documents.MESHES}
+    solvers |= {name: f"Data of {paper_name(name)}" for name in ("darcy", "ns2d")}
+    solvers |= {f"statistics {name}": f"Data of {paper_name(name)}" for name in documents.MESHES}
+    solvers["make_data"] = "Time to make data"
+    others = [name for name in documents.TABLES if name not in {*solvers, "pretrained"}]
+    rest = sorted(others, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
+    return {SOLVERS: solvers, ENGINEERING: dict.fromkeys(rest, "")}
+
+
+def _benchmark(name: str, title: str, results: Path) -> Section:
+    """A table of the documentation; its own title where none is given."""
+    make = documents.TABLES[name]
+    text = (make.__doc__ or "").split("\n")[0]
+    try:
+        table = make(results)
+    except FileNotFoundError:
+        table = Table(name.replace("_", " ").capitalize(), [], [])
+    if not table.rows:
+        return Section(title or table.title, "Not measured yet.")
+    return Section(title or table.title, text, tables=[table])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -240,20 +241,19 @@ def _problem(series: Series) -> str:
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def figures(results: Path, seeds: Sequence[int]) -> list[tuple[str, Figure]]:
-    """Errors and cost against each size, with what they show; none where there are no runs."""
-    drawn = []
-    for specs, key, name in (
-        (LATENT_SPECS, "latents", "number of latent positions"),
-        (DEPTH_SPECS, "blocks", "number of blocks"),
-        (WIDTH_SPECS, "width", "width"),
-    ):
-        curves = [_curve(each, seeds, results) for each in series_of(specs, key)]
-        figure = scaling_curves(curves, name)
-        if figure is not None:
-            caption = f"Error and cost against the {name}. Dots: seeds, rings: the paper's choice."
-            drawn.append((caption, figure))
-    return drawn
+def _figures(
+    specs: Sequence[RunSpec], seeds: Sequence[int], results: Path, key: str, name: str
+) -> list[tuple[str, Figure]]:
+    """Errors and cost against a size, with what they show; none where there are no runs."""
+    curves = [_curve(each, seeds, results) for each in series_of(specs, key)]
+    figure = scaling_curves(curves, name)
+    caption = f"Error and cost against the {name}. Dots: seeds, rings: the paper's choice."
+    return [] if figure is None else [(caption, figure)]
+
+
+latents_figures = partial(_figures, key="latents", name="number of latent positions")
+depth_figures = partial(_figures, key="blocks", name="number of blocks")
+width_figures = partial(_figures, key="width", name="width")
 
 
 def _curve(each: Series, seeds: Sequence[int], results: Path) -> Curve:

@@ -96,7 +96,13 @@ def _made(results: Path) -> list[dict[str, Any]]:
 
 
 def _made_on_gpu_if_any(results: Path, problem: str) -> dict[str, Any]:
-    return [row for row in _made(results) if row["problem"] == problem][-1]
+    rows = [row for row in _made(results) if row["problem"] == problem]
+    if not rows:
+        raise FileNotFoundError(
+            f"nothing in {results / 'benchmarks'} on making data of {problem}: run "
+            f"python benchmarks/make_data.py {problem}"
+        )
+    return rows[-1]
 
 
 def _number(value: float | str | None) -> str:

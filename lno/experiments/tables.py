@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from lno.experiments import (
     ablations,
     comparison,
@@ -14,6 +16,7 @@ from lno.experiments import (
     inverse,
     inverse_tables,
     ladder,
+    overview,
     pareto,
     plus,
     resolution,
@@ -24,6 +27,7 @@ from lno.experiments.runs import RunSpec
 from lno.report.tables import Table
 
 MakeTable = Callable[[Any, Sequence[int], Path], Table]
+MakeFigures = Callable[[Any, Sequence[int], Path], Sequence[tuple[str, Figure]]]
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,7 @@ class Experiment:
         example: options of the command.
         specs: the runs of its rows; a function, so that tests can change them.
         tables: from specs, seeds and the ledger to tables.
+        figures: from the same to captions and figures; none where there is nothing to draw.
         seeds: how many, from 0 on.
         takes_files: whether its runs can be made on a data file.
     """
@@ -47,6 +52,7 @@ class Experiment:
     tables: tuple[MakeTable, ...]
     seeds: int = 3
     takes_files: bool = False
+    figures: tuple[MakeFigures, ...] = ()
 
 
 _ALL = (
@@ -64,6 +70,7 @@ _ALL = (
             forward.table,
         ),
         takes_files=True,
+        figures=(overview.forward_chart,),
     ),
     Experiment(
         "resolution",
@@ -72,6 +79,7 @@ _ALL = (
         lambda: resolution.SPECS,
         (resolution.table,),
         seeds=1,
+        figures=(overview.resolution_chart,),
     ),
     Experiment(
         "completer",
@@ -79,6 +87,7 @@ _ALL = (
         "--models lno,rbf --recipes our-completer,completer --dry-run",
         lambda: inverse.COMPLETERS,
         (inverse_tables.completer_table,),
+        figures=(overview.completer_chart,),
     ),
     Experiment(
         "propagator",
@@ -87,6 +96,7 @@ _ALL = (
         "--recipes propagator",
         lambda: inverse.PROPAGATORS,
         (inverse_tables.propagator_table,),
+        figures=(overview.propagator_chart,),
     ),
     Experiment(
         "intervals",
@@ -94,6 +104,7 @@ _ALL = (
         "--models lno",
         lambda: inverse.ON_GRIDS,
         (inverse_tables.completer_intervals, inverse_tables.propagator_intervals),
+        figures=(inverse_tables.interval_maps,),
     ),
     Experiment(
         "attention",
@@ -119,6 +130,7 @@ _ALL = (
         lambda: scaling.LATENT_SPECS,
         (scaling.latents_table,),
         seeds=1,
+        figures=(scaling.latents_figures,),
     ),
     Experiment(
         "depth",
@@ -127,6 +139,7 @@ _ALL = (
         lambda: scaling.DEPTH_SPECS,
         (scaling.depth_table,),
         seeds=1,
+        figures=(scaling.depth_figures,),
     ),
     Experiment(
         "width",
@@ -135,6 +148,7 @@ _ALL = (
         lambda: scaling.WIDTH_SPECS,
         (scaling.width_table,),
         seeds=1,
+        figures=(scaling.width_figures,),
     ),
     Experiment(
         "seeds",
@@ -159,6 +173,7 @@ _ALL = (
         lambda: pareto.SPECS,
         (pareto.table,),
         seeds=1,
+        figures=(pareto.figures,),
     ),
     Experiment(
         "plus",

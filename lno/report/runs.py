@@ -117,12 +117,12 @@ def learning_curves(groups: Sequence[Group]) -> Figure | None:
     figure, axes = _panels(len(panels), 4.1)
     for axis, (name, lines) in zip(axes, panels, strict=True):
         _draw(axis, groups, lines)
-        _logarithmic(axis, "y")
+        logarithmic(axis, "y")
         axis.set_ylabel(name)
     axes[-1].set_xlabel("epochs")
     ends = [line.x[-1] for _, lines in panels for several in lines for line in several]
     if max(ends) > 8 * min(ends):  # the shortest run would be a stroke at the left
-        _logarithmic(axes[-1], "x")
+        logarithmic(axes[-1], "x")
     else:
         axes[-1].set_xlim(left=0)
     return _finished(figure)
@@ -135,8 +135,8 @@ def error_against_time(groups: Sequence[Group]) -> Figure | None:
         return None
     figure, (axis,) = _panels(1, 4.1)
     _draw(axis, groups, lines)
-    _logarithmic(axis, "x")
-    _logarithmic(axis, "y")
+    logarithmic(axis, "x")
+    logarithmic(axis, "y")
     axis.set(xlabel="seconds of training, per seed", ylabel=PERCENT)
     return _finished(figure)
 
@@ -164,7 +164,7 @@ def error_histograms(groups: Sequence[Group]) -> Figure | None:
     top = max(axis.get_ylim()[1] for axis in axes)
     for axis in axes:
         axis.set_ylim(0, top)
-    _logarithmic(axes[-1], "x")
+    logarithmic(axes[-1], "x")
     axes[-1].set_xlabel(PERCENT)
     figure.supylabel("share of test samples, %", fontsize=10)
     return _finished(figure)
@@ -231,21 +231,21 @@ def _looks(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return looks
 
 
-def _logarithmic(axes: Axes, which: Literal["x", "y"]) -> None:
+def logarithmic(axes: Axes, which: Literal["x", "y"], ticks: int = 8) -> None:
     """A logarithmic axis with plain numbers at its ticks, enough of them on a short one."""
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
     decades = np.log10(high / low)
     logs = LogLocator(subs=(1.0,) if decades > 3 else (1.0, 2.0, 5.0))
-    axis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]) if decades < 1 else logs)
+    axis.set_major_locator(MaxNLocator(ticks, steps=[1, 2, 5, 10]) if decades < 1 else logs)
     axis.set_major_formatter("{x:,g}")
     axis.set_minor_locator(NullLocator())
 
 
 def _panels(rows: int, height: float) -> tuple[Figure, list[Axes]]:
     """A figure of rows with one horizontal axis."""
-    figure = Figure(figsize=(8.0, max(4.1, height * rows)), layout="constrained")
+    figure = Figure(figsize=(6.8, max(4.1, height * rows)), layout="constrained")
     return figure, list(figure.subplots(rows, squeeze=False, sharex=True)[:, 0])
 
 
@@ -256,6 +256,6 @@ def _finished(figure: Figure) -> Figure:
         axis.spines[["top", "right"]].set_visible(False)
     names = [name for axis in figure.axes for name in axis.get_legend_handles_labels()[1]]
     if names:
-        columns = 2 if len(names) > 1 and max(map(len, names)) < 44 else 1
+        columns = 2 if len(names) > 1 and max(map(len, names)) < 36 else 1
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, handlelength=3.2)
     return figure

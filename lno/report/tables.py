@@ -11,7 +11,8 @@ import rich.text
 from lno.report import html
 from lno.text import markdown, visible
 
-MISSING = "missing"
+MISSING = html.MISSING
+SHORT = 180  # characters of notes that are shown at once; longer ones on a click
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,15 @@ class Table:
         ]
         return "\n".join([*lines, *(f"\n{markdown(note)}" for note in self.notes)])
 
-    def html(self) -> str:
-        """Title, table and notes."""
-        parts = [html.heading(self.title), html.table(self.header, self.rows)]
-        return "".join([*parts, *(html.paragraph(note, note=True) for note in self.notes)])
+    def html(self, caption: bool = False) -> str:
+        """The table and its notes, those that are long folded; with its title if asked for."""
+        shown = html.table(
+            self.header, self.rows, caption=self.title if caption else "", label=self.title
+        )
+        notes = [html.paragraph(note, note=True) for note in self.notes]
+        if sum(map(len, self.notes)) > SHORT:
+            notes = [html.folded("How this was measured", notes)]
+        return "\n".join([shown, *notes])
 
     def rich(self) -> rich.table.Table:
         """For a terminal; in a narrow one cells are folded, never cut: they are results."""

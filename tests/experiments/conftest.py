@@ -13,7 +13,7 @@ from small_forward import LNO, TRANSOLVER
 from small_inverse import COMPLETER, shrink
 
 from lno import Fields, cli
-from lno.experiments import datasets, presets
+from lno.experiments import datasets, presets, report
 from lno.problems import Darcy, NS2d, Protocol
 
 
@@ -30,6 +30,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def samples(root: Path) -> tuple[Fields, Fields, Fields]:
     """To train on, to validate on and to test on."""
     return COMPLETER.samples("cpu")
+
+
+@pytest.fixture(autouse=True)
+def no_drawings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The drawings of the paper take seconds and are the same in every report."""
+    monkeypatch.setattr(report, "DRAWINGS", {})
 
 
 @pytest.fixture

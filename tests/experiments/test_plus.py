@@ -48,7 +48,7 @@ def test_error_against_time_takes_the_better_recipe_and_names_the_lowest(tmp_pat
         wanted = ("darcy", model, recipe, 60.0)
         return next(s for s in pareto.SPECS if (s.problem, s.model, s.recipe, s.seconds) == wanted)
 
-    assert pareto.figures(tmp_path, range(3)) == []
+    assert pareto.figures(pareto.SPECS, range(3), tmp_path) == []
     fake(tmp_path, spec("lno", "fast"), [0.010])
     fake(tmp_path, spec("transolver", "paper"), [0.020])
     fake(tmp_path, spec("transolver", "fast"), [0.008])
@@ -58,7 +58,7 @@ def test_error_against_time_takes_the_better_recipe_and_names_the_lowest(tmp_pat
     fake(tmp_path, spec("lno_plus", "fast"), [0.006])
     shown = pareto.table(pareto.SPECS, [0], tmp_path)
     assert "darcy, lowest error: LNO+ at 1 min." in shown.notes
-    [(_, figure)] = pareto.figures(tmp_path, range(3))
+    [(_, figure)] = pareto.figures(pareto.SPECS, range(3), tmp_path)
     labels = {text.get_text() for text in figure.axes[0].get_legend().get_texts()}
     assert labels == {"LNO", "LNO+", "Transolver"}
     assert error_against_time([]) is None

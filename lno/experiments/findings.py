@@ -1,0 +1,286 @@
+"""What our runs say about the paper: from the specs of an experiment and the ledger to evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from lno.experiments import efficiency, inverse
+from lno.experiments.evidence import (
+    SEEDS,
+    Cases,
+    Evidence,
+    Found,
+    Judge,
+    errors_of,
+    listed,
+    longest,
+    means_of,
+    paper_name,
+)
+from lno.experiments.inverse import STEPS, TRUTH, interval, percent
+from lno.experiments.paper import COMPLETER, EFFICIENCY, FORWARD, PROPAGATOR, RESOLUTION, SETTINGS
+from lno.experiments.presets import PAPER_RECIPE, RATIOS, preset
+from lno.experiments.runs import RunSpec
+from lno.report.runs import model_name
+
+ALIKE = 1.1  # times the paper's error is still the paper's error
+WORDS = {
+    "relative_l2": "rL2",
+    "mse": "MSE",
+    "adamw": "AdamW",
+    "adam": "Adam",
+    "onecycle": "OneCycleLR",
+    "step": "StepLR",
+}  # of the paper's table of settings
+
+
+# -- forward problems ------------------------------------------------------------------------------
+
+
+def forward_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether LNO has the paper's error, and whether it is first where the paper has it first."""
+    found = errors_of([spec for spec in specs if spec.recipe == "paper"], results)
+    level, order = Cases(), Cases()
+    for problem, published in FORWARD["lno"].items():
+        mine = {spec: each for spec, each in found.items() if spec.problem == problem}
+        whole = [
+            100 * each.error
+            for spec, each in mine.items()
+            if spec.model == "lno" and each.epochs >= PAPER_RECIPE.epochs
+        ]
+        if whole:
+            text = f"{min(whole):.2f} %, paper {published:g} %"
+            level.add(paper_name(problem), min(whole) <= ALIKE * published, detail=text)
+        budgets: dict[str, dict[str, Found]] = {}  # runs of one name differ in their model alone
+        for spec, each in mine.items():
+            if problem in FORWARD.get(spec.model, {}):
+                budgets.setdefault(spec.name("*"), {})[spec.model] = each
+        alike = [each for each in budgets.values() if "lno" in each and len(each) > 1]
+        if alike:
+            models = max(alike, key=lambda each: each["lno"].epochs)
+            agrees, text = _order(problem, {model: each.error for model, each in models.items()})
+            order.add(paper_name(problem), agrees, models["lno"].epochs, text)
+    return [
+        *level.evidence(f"LNO reaches its published error in {PAPER_RECIPE.epochs} epochs"),
+        *order.evidence("LNO and the best other model come in the paper's order"),
+    ]
+
+
+def _order(problem: str, errors: dict[str, float]) -> tuple[bool, str]:
+    """Whether LNO is first among some models here as there, and its error over the best other."""
+    printed = {model: FORWARD[model][problem] for model in errors}
+    best = min((model for model in errors if model != "lno"), key=lambda m: errors[m])
+    ours, theirs = (each["lno"] / each[best] for each in (errors, printed))
+    first, there = (min(each, key=lambda m: each[m]) == "lno" for each in (errors, printed))
+    return first == there, f"LNO / {model_name(best)} {ours:.2f}, paper {theirs:.2f}"
+
+
+def forward_spread_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether all seeds of LNO and Transolver come in the order of the paper."""
+    cases = Cases()
+    for problem in FORWARD["lno"]:
+        for epochs in sorted({s.epochs or 0 for s in specs if s.problem == problem}, reverse=True):
+            errors = {
+                s.model: [r.metrics["test"]["relative_l2"] for r in s.runs(results, SEEDS).values()]
+                for s in specs
+                if (s.problem, s.epochs, s.recipe) == (problem, epochs, "paper")
+            }
+            a, b = (errors.get(model, []) for model in ("lno", "transolver"))
+            if len(a) > 1 and len(b) > 1:
+                before = FORWARD["lno"][problem] < FORWARD["transolver"][problem]
+                agrees = max(a) < min(b) if before else max(b) < min(a)
+                cases.add(paper_name(problem), agrees, epochs)
+                break
+    return cases.evidence("all seeds of LNO and Transolver come in the paper's order")
+
+
+def resolution_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether LNO's error is the smallest at every resolution that it was not trained on."""
+    cases = Cases()
+    found = {spec.model: means_of(spec, results, "relative_l2") for spec in specs}
+    epochs = min((spec.epochs or 0 for spec in specs), default=0)
+    for n in RESOLUTION["lno"]:
+        errors = {m: each[f"test:grid={n}"] for m, each in found.items() if each}
+        if "lno" in errors and len(errors) > 1:
+            cases.add(f"{n}²", min(errors, key=lambda m: errors[m]) == "lno", epochs)
+    others = [model_name(model) for model in found if model != "lno"]
+    claim = f"LNO's error is below that of {listed(others or ['all others'])}"
+    return cases.evidence(claim, "on")
+
+
+def cost_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether LNO needs fewer weights, less memory and less time than Transolver."""
+    cases, by = Cases(), efficiency.measured(results)
+    keys = ("parameters", "peak_memory_gb", "seconds_per_epoch")
+    for problem in EFFICIENCY["lno"]:
+        a, b = (by.get((problem, model)) for model in ("lno", "transolver"))
+        if a and b and all(row[key] for row in (a, b) for key in keys):
+            ratios = [a[key] / b[key] for key in keys]
+            words = ("weights", "memory", "time")
+            text = ", ".join(f"{r:.2f} of the {w}" for r, w in zip(ratios, words, strict=True))
+            cases.add(paper_name(problem), max(ratios) < 1, detail=text)
+    return cases.evidence("LNO needs fewer weights, less memory and less time than Transolver")
+
+
+# -- the inverse problem ---------------------------------------------------------------------------
+
+
+def completer_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether LNO completes best at every ratio."""
+    columns = {
+        f"{100 * r:g} %": (f"test:ratio={percent(r)}", {m: COMPLETER[m][r] for m in COMPLETER})
+        for r in RATIOS
+    }
+    return _stage_evidence(specs, results, "completer", columns, "at")
+
+
+def propagator_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether the same model as in the paper propagates best from every start."""
+    columns = {}
+    for source in PROPAGATOR["lno"]:
+        model, _, ratio = source.partition(" ")
+        shown = f"{model_name(model)} {ratio.removesuffix('%')} %" if ratio else f"the {source}"
+        printed = {m: PROPAGATOR[m][source] for m in PROPAGATOR}
+        columns[shown] = (f"test:from={source}", printed)
+    return _stage_evidence(specs, results, "propagator", columns, "from")
+
+
+def _stage_evidence(
+    specs: Sequence[RunSpec],
+    results: Path,
+    recipe: str,
+    columns: dict[str, tuple[str, dict[str, float]]],
+    at: str,
+) -> list[Evidence]:
+    """The best model of each column, with the paper's recipe and in the paper; LNO with ours."""
+    best, own = Cases(), Cases()
+    found = {(s.model, s.recipe): means_of(s, results, "relative_mae") for s in specs}
+    epochs = min((s.epochs or 0 for s in specs if s.recipe == recipe and s.trained), default=0)
+    for shown, (name, printed) in columns.items():
+        errors = {m: found.get((m, recipe), {}).get(name) for m in printed}
+        known = {m: error for m, error in errors.items() if error is not None}
+        if len(known) == len(errors):
+            ours, theirs = (min(each, key=lambda m: each[m]) for each in (known, printed))
+            best.add(shown, ours == theirs, epochs)
+        ours_too = found.get(("lno", f"our-{recipe}"), {}).get(name)
+        if ours_too is not None:
+            own.add(shown, 100 * ours_too <= printed["lno"])
+    return [
+        *best.evidence("the paper's best model is the best", at),
+        *own.evidence("with our recipe LNO is below its published error", at, decides=False),
+    ]
+
+
+def inverse_spread_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether every seed of LNO is better than every seed of the other models."""
+    cases = Cases()
+    names = {f"{100 * ratio:g} %": f"test:ratio={percent(ratio)}" for ratio in RATIOS}
+    for shown, name in {**names, "the truth, as propagators": TRUTH}.items():
+        errors: dict[str, list[float]] = {}
+        for spec in specs:
+            for run in spec.runs(results, SEEDS).values():
+                if name in run.metrics:
+                    errors.setdefault(spec.model, []).append(run.metrics[name]["relative_mae"])
+        if set(errors) >= set(inverse.MODELS) and all(len(each) > 1 for each in errors.values()):
+            others = [e for model, several in errors.items() if model != "lno" for e in several]
+            epochs = min(spec.epochs or 0 for spec in specs)
+            cases.add(shown, max(errors["lno"]) < min(others), epochs)
+    return cases.evidence("every seed of LNO is better than every seed of the others", "at")
+
+
+def intervals_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether positions matter more than times where sensors form a grid, with our recipe."""
+    cases = Cases()
+    dense, sparse = STEPS[0], STEPS[-1]
+    for spec in specs:
+        if spec.model != "lno" or not spec.recipe.startswith("our-"):
+            continue
+        errors = means_of(spec, results, "relative_mae")
+        few_positions = errors.get(interval(dense, sparse))
+        if few_positions is None:
+            continue
+        few_times = max(errors[interval(sparse, dense)], errors[interval(sparse, sparse // 2)])
+        cases.add(f"{spec.recipe.removeprefix('our-')}s", few_positions > few_times)
+    claim = "few positions cost more than few times, and more times do not make up for them,"
+    return cases.evidence(claim, "for")
+
+
+# -- ablations and settings ------------------------------------------------------------------------
+
+
+def best_as_published(exceptions: Sequence[str] = ()) -> Judge:
+    """Whether the model of the paper is better than all its variants, but for some problems."""
+
+    def judge(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+        cases = Cases()
+        for name, found in longest(errors_of(specs, results)).items():
+            own: dict[bool, list[float]] = {True: [], False: []}
+            for spec, each in found.items():
+                own[spec.preset.config == preset(spec.problem, spec.recipe).config].append(
+                    each.error
+                )
+            if own[True] and own[False]:
+                expected = name not in map(paper_name, exceptions)
+                epochs = min(each.epochs for each in found.values())
+                cases.add(name, (min(own[True]) < min(own[False])) == expected, epochs)
+        but = f" (but for {listed(map(paper_name, exceptions))})" if exceptions else ""
+        return cases.evidence(f"LNO as published is better than its variants{but}")
+
+    return judge
+
+
+def best_size(claim: str, key: str, is_so: Callable[[str, list[int], int], bool]) -> Judge:
+    """Whether the size with the smallest error is where the paper has it.
+
+    Args:
+        claim: what the paper says.
+        key: of the config.
+        is_so: from the problem's name, the sizes and the best of them to whether the claim is true.
+    """
+
+    def judge(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+        cases = Cases()
+        for name, found in longest(errors_of(specs, results)).items():
+            sizes = {int(getattr(s.preset.config, key)): each for s, each in found.items()}
+            if len(sizes) > 2:
+                best = min(sizes, key=lambda size: sizes[size].error)
+                agrees = is_so(name, sorted(sizes), best)
+                cases.add(name, agrees, sizes[best].epochs, f"best at {best}")
+        return cases.evidence(claim)
+
+    return judge
+
+
+def settings_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
+    """Whether our presets have the paper's sizes and recipes."""
+    cases = Cases()
+    for name, printed in SETTINGS.items():
+        ours = settings_of(name)
+        other = [f"{key} {ours[key]}, not {v}" for key, v in printed.items() if ours[key] != v]
+        cases.add(name, not other, detail="; ".join(other))
+    return cases.evidence("our presets have the paper's settings", "for")
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of our preset of one of the paper's benchmarks, in the paper's words.
+
+    >>> settings_of("Darcy")["layers"], settings_of("Propagator")["loss"]
+    (4, 'MSE')
+    """
+    stage = name.lower()
+    both = stage in ("completer", "propagator")
+    chosen = preset("burgers", stage) if both else preset(stage, "paper")
+    config, recipe = chosen.config, chosen.recipe
+    return {
+        "layers": config.blocks,
+        "dim": config.width,
+        "size": config.latents,
+        "heads": config.heads,
+        "batch": recipe.batch,
+        "epochs": recipe.epochs,
+        "loss": WORDS.get(recipe.loss, recipe.loss),
+        "optimizer": WORDS.get(recipe.optimizer, recipe.optimizer),
+        "scheduler": WORDS.get(recipe.schedule, recipe.schedule),
+    }
