@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lno.experiments import efficiency, findings, inverse
 from lno.experiments.evidence import Evidence, Judge, listed
+from lno.experiments.paper import EFFICIENCY
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
 from lno.report.sections import Verdict
@@ -84,9 +85,9 @@ class Row:
     def runs(self, results: Path) -> dict[str, bool]:
         """The runs that it needs, one for every row of its table at least; which are there."""
         if self.experiment == COSTS:
-            absent, there = efficiency.missing(results), efficiency.measured(results)
-            every = {**dict.fromkeys(there, True), **dict.fromkeys(absent, False)}
-            return {" ".join(map(str, case)): known for case, known in every.items()}
+            there = efficiency.as_printed(results)
+            every = [(p, m) for m, printed in EFFICIENCY.items() for p in printed]
+            return {" ".join(case): case in there for case in every}
         paths = [
             spec.path(results, seed)
             for spec in self.wanted()

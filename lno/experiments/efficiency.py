@@ -131,6 +131,16 @@ def measured(results: Path) -> dict[Key, dict[str, Any]]:
     return {(r["problem"], r["model"], r["batch"], r["recipe"]): r for r in rows}
 
 
+def as_printed(results: Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """What the ledger has of the paper's table, by problem and model."""
+    rows = measured(results).items()
+    return {
+        (problem, model): row
+        for (problem, model, batch, recipe), row in rows
+        if model in PRINTED and (batch, recipe) == (BATCH, "paper")
+    }
+
+
 def step_cost(results: Path, key: Key, precision: str) -> float | None:
     """Milliseconds of a step that has the GPU for itself; None: not measured."""
     row = measured(results).get(key)
@@ -206,12 +216,12 @@ def named(key: Key) -> str:
 
 def table(results: Path) -> Table:
     """Costs beside the paper's."""
-    by = measured(results)
-    rows = [r for (_, model, batch, _), r in by.items() if model in PRINTED and batch == BATCH]
+    by = as_printed(results)
+    rows = list(by.values())
     shown, notes = [], []
     for problem in CASES:
         for model in PRINTED:
-            r, printed = by.get((problem, model, BATCH, "paper")), EFFICIENCY[model][problem]
+            r, printed = by.get((problem, model)), EFFICIENCY[model][problem]
             cells = [MISSING] * 4
             if r is not None:
                 memory = r["peak_memory_gb"]
@@ -223,7 +233,7 @@ def table(results: Path) -> Table:
                 ]
             beside = ", ".join(f"{v:g}" for v in printed)
             shown.append([problem, model_name(model), *cells, beside])
-        a, b = (by.get((problem, model, BATCH, "paper")) for model in PRINTED)
+        a, b = (by.get((problem, model)) for model in PRINTED)
         if a and b and a["peak_memory_gb"]:
             times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))
             old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in PRINTED), strict=True)]

@@ -112,7 +112,7 @@ def resolution_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidenc
 
 def cost_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
     """Whether LNO needs fewer weights, less memory and less time than Transolver."""
-    cases, by = Cases(), efficiency.measured(results)
+    cases, by = Cases(), efficiency.as_printed(results)
     keys = ("parameters", "peak_memory_gb", "seconds_per_epoch")
     for problem in EFFICIENCY["lno"]:
         a, b = (by.get((problem, model)) for model in ("lno", "transolver"))

@@ -216,7 +216,7 @@ def test_the_models_at_a_glance(tmp_path: Path) -> None:
 
 
 def test_the_printed_numbers_have_all_models_and_problems() -> None:
-    assert len(FORWARD) == 12 and all(tuple(row) == PROBLEMS for row in FORWARD.values())
-    best = {p: min((row[p], m) for m, row in FORWARD.items() if row[p])[1] for p in PROBLEMS}
+    assert len(FORWARD) == 12 and sum(map(len, FORWARD.values())) == 12 * len(PROBLEMS) - 5
+    best = {p: min((row[p], m) for m, row in FORWARD.items() if p in row)[1] for p in PROBLEMS}
     assert set(best.values()) == {"lno", "transolver"}  # as the paper's bold numbers say
     assert [p for p in PROBLEMS if best[p] == "transolver"] == ["airfoil", "plasticity"]
