@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lno import models
     from lno.data import Fields, Spec
     from lno.data.observe import Intervals, RandomRatio, Window
+    from lno.data.write import write
     from lno.operator import Operator
     from lno.reconstruct import Reconstructor
     from lno.tasks import Completion, Propagation, Rollout, Snapshots, Steady
@@ -37,6 +38,7 @@ __all__ = [
     "Window",
     "__version__",
     "models",
+    "write",
 ]
 _MODULES = {
     "Completion": "lno.tasks",
@@ -52,6 +54,7 @@ _MODULES = {
     "Spec": "lno.data",
     "Steady": "lno.tasks",
     "Window": "lno.data.observe",
+    "write": "lno.data.write",
 }
 
 
