@@ -21,6 +21,7 @@ from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
 from lno.models import Model, build_model, require_capable
+from lno.operator_output import OperatorOutput
 from lno.prediction import Prediction, as_observations, predict_batch, predict_groups
 from lno.tasks import Steady, Task
 from lno.text import visible
@@ -47,7 +48,7 @@ from lno.version import __version__
 
 
 @dataclass(repr=False)
-class Operator:
+class Operator(OperatorOutput):
     """A learned map from observed values to values anywhere, in physical units.
 
     Make one with `fit` or `load`. With several members, trained alike from different seeds, it
