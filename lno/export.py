@@ -13,12 +13,12 @@ import io
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -68,12 +68,9 @@ class Graph(nn.Module):
         where = x if x_query is None else x_query
         batch = Batch(x, values, where, parameters=parameters, weights=weights)
         ready = self.task.model_input(self.scale.encode(batch))
-        each = [self.scale.decode(self._apply(model, ready)) for model in self.models]
+        models = cast("Iterable[Model]", self.models)
+        each = [self.scale.decode(apply_model(m, ready, self.weighted)) for m in models]
         return each[0] if len(each) == 1 else torch.stack(each).mean(0)
-
-    def _apply(self, model: nn.Module, ready: Batch) -> Tensor:
-        assert isinstance(model, Model)
-        return apply_model(model, ready, self.weighted)
 
 
 def export_onnx(operator: Operator, path: str | Path) -> float:

@@ -81,7 +81,7 @@ def delaunay(points: Float[np.ndarray, "n 2"]) -> Int[np.ndarray, "t 3"] | None:
     except QhullError:  # all on a line
         return None
     count = min(NEIGHBOURS, len(points) - 1)
-    spacing = cKDTree(points).query(points, [count + 1])[0][:, 0]
+    spacing = np.asarray(cKDTree(points).query(points, [count + 1])[0])[:, 0]
     ends = found[:, [1, 2, 0]]
     length = np.linalg.norm(points[found] - points[ends], axis=-1)
     long = length > LONG * np.maximum(spacing[found], spacing[ends])

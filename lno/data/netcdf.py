@@ -42,13 +42,13 @@ def write_netcdf(path: str | Path, result: Result) -> None:
             ": write a .h5 or .npz file, or one sample"
         )
     with replacing(path) as temporary, netcdf_file(temporary, "w", version=2) as file:
-        file.Conventions, file.source = b"CF-1.8", f"lno {__version__}".encode()
-        if result.frame:
-            file.frame = result.frame.encode()
         _fill(file, result)
 
 
 def _fill(file: Any, result: Result) -> None:
+    file.Conventions, file.source = b"CF-1.8", f"lno {__version__}".encode()
+    if result.frame:
+        file.frame = result.frame.encode()
     names = Names()
     several = ("sample",) if len(result) > 1 else ()
     if several:

@@ -30,7 +30,9 @@ def sample_panels(fields: Fields, k: int, nodes: Nodes, shown: Shown) -> list[Pa
     panels = [Panel("mesh", nodes, None)] if has_mesh(nodes) else []
     sample = fields[k]
     for key, values in (("u", sample.u), ("y", sample.y)):
-        for c in () if values is None else shown[key]:
+        if values is None:
+            continue
+        for c in shown[key]:
             name = fields.names[key][c]
             if key == "y" or fields.same_points:
                 panels.append(Panel(name, nodes, values[:, c]))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from lno.data import columns
-from lno.data.checks import as_shape, described
+from lno.data.checks import as_shape, described, is_texts
 from lno.data.columns import Column, Ragged, as_real
 from lno.data.fields import Fields
 
@@ -103,32 +104,26 @@ def of_arrays(
     if x.ndim != 2 or 0 in x.shape:
         raise ValueError(f"points: expected positions (n, d) or Fields, got {described(x)}")
     if isinstance(values, Mapping):
-        given = [(str(name), as_real(f"values[{name!r}]", v)) for name, v in values.items()]
+        given = {str(name): as_real(f"values[{name!r}]", v) for name, v in values.items()}
+        labels, channels = list(given), list(given.values())
     else:
         y = as_real("values", values)
-        y = y if y.ndim > 1 else y[:, None]
-        labels = names.get("y", [f"y{c}" for c in range(y.shape[-1])])
-        if len(labels) != y.shape[-1]:
-            raise ValueError(f"names['y']: expected {y.shape[-1]}, one a channel, got {labels}")
-        given = [(name, y[..., c]) for c, name in enumerate(labels)]
-    for name, v in given:
+        channels = [y] if y.ndim == 1 else list(np.moveaxis(y, -1, 0))
+        labels = _labels("names", "y", names, [f"y{c}" for c in range(len(channels))])
+    for name, v in zip(labels, channels, strict=True):
         if v.ndim not in (1, 2) or v.shape[-1] != len(x):
             raise ValueError(
                 f"values, {name!r}: expected a number for each of the {len(x)} points, got shape "
                 f"{v.shape}"
             )
     shape = None if grid is None else as_shape("grid", grid)
-    if shape is not None and np.prod(shape) != len(x):
+    if shape is not None and prod(shape) != len(x):
         raise ValueError(f"grid: expected a shape of {len(x)} points, got {shape}")
-    known, axes = Names(), names.get("x", [f"x{k}" for k in range(x.shape[1])])
-    if len(axes) != x.shape[1]:
-        raise ValueError(f"names['x']: expected {x.shape[1]}, one a coordinate, got {axes}")
-    coordinates = known.of(axes, x[None], units.get("x", [""] * len(axes)))
-    labelled = units.get("y", [""] * len(given))
-    shown = {
-        known.new(name, unit): np.atleast_2d(v)
-        for (name, v), unit in zip(given, labelled, strict=True)
-    }
+    known, axes = Names(), _labels("names", "x", names, [f"x{k}" for k in range(x.shape[1])])
+    coordinates = known.of(axes, x[None], _labels("units", "x", units, [""] * len(axes)))
+    labelled = _labels("units", "y", units, [""] * len(labels))
+    free = [known.new(*pair) for pair in zip(labels, labelled, strict=True)]
+    shown = dict(zip(free, map(np.atleast_2d, channels), strict=True))
     connections = None
     if cells is not None:
         connections = columns.as_array("cells", cells)
@@ -138,6 +133,16 @@ def of_arrays(
         if len(connections) and not 0 <= connections.min() <= connections.max() < len(x):
             raise ValueError(f"cells: expected indices of the {len(x)} points")
     return Result(coordinates, x.shape[1], {}, shown, known.units, connections, shape)
+
+
+def _labels(
+    what: str, key: str, given: Mapping[str, Sequence[str]], default: list[str]
+) -> list[str]:
+    """Names or units of coordinates ("x") or channels ("y"), one for each."""
+    found = given.get(key, default)
+    if not is_texts(found) or len(found) != len(default):
+        raise ValueError(f"{what}[{key!r}]: expected {len(default)} texts, got {described(found)}")
+    return list(found)
 
 
 class Names:

@@ -48,7 +48,7 @@ def write(
         values: at the points: (n, c), (s, n, c) for s samples, or a mapping from names to (n,) or
             (s, n). With `Fields`, such a mapping adds to the answers.
         names: of coordinates and channels, `{"x": [...], "y": [...]}`; not with `Fields`.
-        units: in the same form; not with `Fields`.
+        units: in the same form; with `Fields`, `{"y": [...]}` are those of the values.
         cells: triangles (m, 3) or quadrilaterals (m, 4) between the points; not with `Fields`.
         grid: the shape of the grid that the points form, in C order; not with `Fields`.
         sample: write this sample of `Fields` only.
@@ -61,9 +61,9 @@ def write(
     """
     suffix = require_suffix(path)
     if isinstance(points, Fields):
-        if any(v is not None for v in (names, units, cells, grid)):
-            raise ValueError("Fields have names, units, cells and grid: pass none beside them")
-        data = points if values is None else _with_values(points, values)
+        if any(v is not None for v in (names, cells, grid)):
+            raise ValueError("Fields have names, cells and a grid: pass none beside them")
+        data = points if values is None else _with_values(points, values, units or {})
         data = data if sample is None else data.subset([sample])
         require_suffix(path, len(data))
         if suffix in WRITERS:
@@ -140,14 +140,14 @@ def _as_fields(result: Result) -> Fields:
     )
 
 
-def _with_values(data: Fields, values: Any) -> Fields:
+def _with_values(data: Fields, values: Any, units: Mapping[str, Sequence[str]]) -> Fields:
     """The data with further answers: arrays (n,), (s, n) or lists of arrays by name."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise TypeError(
             "values: expected a mapping from names to arrays beside Fields, like {'lower': array "
             f"(samples, points)}}, got {described(values)}"
         )
-    each: list[list[np.ndarray]] = [[] if data.y is None else [data[k].y] for k in range(len(data))]
+    each: list[list[np.ndarray]] = [[] if s.y is None else [s.y] for s in data]
     for name, given in values.items():
         rows = list(given) if len(data) > 1 or isinstance(given, list | tuple) else [given]
         if len(rows) != len(data):
@@ -163,7 +163,7 @@ def _with_values(data: Fields, values: Any) -> Fields:
     return data.replace(
         y=[np.concatenate(parts, -1) for parts in each],
         names={**data.names, "y": [*data.names["y"], *values]},
-        units={**data.units, "y": [*data.units["y"], *[""] * len(values)]},
+        units={**data.units, "y": [*data.units["y"], *units.get("y", [""] * len(values))]},
     )
 
 
