@@ -11,6 +11,7 @@ import typer
 
 from lno.commands.console import new_app, show
 from lno.data import Fields
+from lno.data.pictures import nodes_of_sample
 from lno.data.tables import read_csv
 from lno.data.write import require_suffix, write
 from lno.experiments.pictures import prediction_picture
@@ -68,6 +69,8 @@ def predict(
         given = given.subset([sample])
     require_suffix(result, len(given))
     asked = given if _has_own_queries(given, at, grid) else _elsewhere(operator, given, at, grid)
+    if plot is not None and asked.geometry is None:
+        nodes_of_sample(asked, 0)  # raises where they cannot be drawn: before the work
     answers = _answers(operator, asked)
     figure = None if plot is None else prediction_picture(answers)
     write(result, answers)

@@ -42,3 +42,20 @@ def test_several_samples_fit_into_a_grid_with_names(
         assert file.variables["df"].dimensions == ("sample", "x0")
         expected = operator.predict(data)[..., 0]
         np.testing.assert_allclose(file.variables["df"][:], expected, atol=1e-6)
+
+
+def test_volumes_of_loose_points_are_not_drawn_and_said_so_before_the_work(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.random.default_rng(0).uniform(size=(4, 30, 3))
+    data = Fields(x, x[..., :1], y=x[..., 1:2], names={"x": ["x", "y", "z"]})
+    config = {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+    Operator.fit(data, epochs=1, config=config, progress=False).save(tmp_path / "m.safetensors")
+    data.subset([0]).save(tmp_path / "data.h5")
+    words = ("predict", tmp_path / "m.safetensors", tmp_path / "data.h5", "--out")
+    with monkeypatch.context() as patch:
+        patch.delattr(Operator, "predict")
+        done = run(*words, tmp_path / "a.vtu", "--plot", tmp_path / "a.png")
+    assert done.returncode == 1 and not (tmp_path / "a.vtu").exists()
+    assert "cannot draw points over x, y, z" in done.stderr and ".vtu file" in done.stderr
+    assert run(*words, tmp_path / "a.vtu").returncode == 0
