@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lno.data import Fields, Spec
     from lno.data.grids import grid
     from lno.data.observe import Intervals, RandomRatio, Window
+    from lno.data.write import write
     from lno.operator import Operator
     from lno.reconstruct import Reconstructor
     from lno.tasks import Completion, Propagation, Rollout, Snapshots, Steady
@@ -40,6 +41,7 @@ __all__ = [
     "data",
     "grid",
     "models",
+    "write",
 ]
 _MODULES = {
     "Completion": "lno.tasks",
@@ -56,6 +58,7 @@ _MODULES = {
     "Steady": "lno.tasks",
     "Window": "lno.data.observe",
     "grid": "lno.data.grids",
+    "write": "lno.data.write",
 }
 
 

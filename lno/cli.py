@@ -31,6 +31,7 @@ COMMANDS = {
     "evaluate": "Print the errors of a trained operator.",
     "predict": "Predict a field from observations with a trained operator.",
     "reconstruct": "Reconstruct a whole field from a few sensors, with bounds.",
+    "export": "Write a trained operator as an ONNX file, for programs without PyTorch.",
     "report": "Make a page of tables and figures from runs.",
     "reproduce": "Reproduce the tables of the paper: train what is missing, then print them.",
     "info": "Describe a model, a data file, or this installation.",

@@ -21,6 +21,7 @@ from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
 from lno.models import Model, require_capable
+from lno.operator_output import OperatorOutput
 from lno.prediction import Prediction, observations, predict_batch, predict_groups
 from lno.scores import Score
 from lno.tasks import Steady, Task
@@ -44,7 +45,7 @@ from lno.trust import Reference, Trust, calibrate, distribution, predict_bounded
 
 
 @dataclass(repr=False)
-class Operator:
+class Operator(OperatorOutput):
     """A learned map from observed values to values anywhere, in physical units.
 
     Make one with `fit` or `load`. With several members, trained alike from different seeds, it

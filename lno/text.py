@@ -1,13 +1,16 @@
-"""Text from files, made harmless for where it is shown: a terminal, Markdown, a picture.
+"""Text from files, made harmless for where it is shown: a terminal, Markdown, a picture, HTML.
 
 Names, units and provenance come from files that may be hostile. On a terminal their control
 characters would move the cursor or change its title; in Markdown they could be HTML, links and
-columns; in pictures, formulas that cannot be drawn. HTML pages escape all text, `lno.report.html`.
+columns; in pictures, formulas that cannot be drawn. HTML pages escape all text, `lno.report.html`,
+and so does the table of a notebook.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
+from html import escape
 
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats, surrogates, separators of lines
 LONGEST = 200  # characters of one text in a picture
@@ -55,3 +58,16 @@ def plain(text: object) -> str:
     shown = visible(text)
     shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
     return shown.replace("$", r"\$")
+
+
+def html_table(title: str, rows: Sequence[Sequence[object]]) -> str:
+    """A small table for notebooks: a title, and rows whose first cell says what the others are.
+
+    >>> html_table("a < b", [["u", "1"]])
+    '<b>a &lt; b</b><table><tr><th>u</th><td>1</td></tr></table>'
+    """
+    lines = []
+    for first, *others in rows:
+        cells = "".join(f"<td>{escape(visible(cell))}</td>" for cell in others)
+        lines.append(f"<tr><th>{escape(visible(first))}</th>{cells}</tr>")
+    return f"<b>{escape(visible(title))}</b><table>{''.join(lines)}</table>"

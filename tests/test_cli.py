@@ -151,7 +151,7 @@ def test_files_that_are_read_are_never_written_over(run: Run, folder: Path, tmp_
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.npz", "a.h5"])
+@pytest.mark.parametrize("name", ["a.vtu", "a.nc", "a.csv", "a.npz", "a.h5"])
 def test_links_to_other_places_are_written_through(
     name: str, run: Run, folder: Path, tmp_path: Path
 ) -> None:
@@ -273,7 +273,7 @@ def test_bad_sensors_are_one_clear_line(
         (
             ["predict", "m.safetensors", "sensors.csv", "--out", "a.txt"],
             1,
-            "ending in .csv, .npz or .h5",
+            "ending in .vtu, .nc, .csv, .npz or .h5",
         ),
         (["predict", "m.safetensors", "none.csv", "--out", "a.csv"], 1, "none.csv does not exist"),
         (["predict", "data.h5", "sensors.csv", "--out", "a.csv"], 1, "is not a model file"),

@@ -11,9 +11,10 @@ import typer
 
 from lno.commands.console import FLAGGED, new_app, show
 from lno.data import Fields
-from lno.data.tables import read_csv, write_csv
+from lno.data.pictures import nodes_of_sample
+from lno.data.tables import read_csv
+from lno.data.write import require_suffix, write
 from lno.experiments.pictures import prediction_picture
-from lno.files import replacing
 from lno.operator import Operator
 from lno.report import plots
 from lno.scores import warn_if_flagged
@@ -34,10 +35,18 @@ def predict(
             "columns too, the same in every row."
         ),
     ],
-    result: Annotated[Path, typer.Option("--out", help="Predictions: .csv, .npz or .h5.")],
+    result: Annotated[
+        Path,
+        typer.Option(
+            "--out", help="Predictions: .vtu for ParaView, .nc for xarray, .csv, .npz or .h5."
+        ),
+    ],
     at: Annotated[Path | None, typer.Option(help="CSV of positions to predict at.")] = None,
     grid: Annotated[
         str | None, typer.Option(help="Predict on a regular grid of this shape, like 64x128.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(min=0, help="Only this sample of the file, counted from 0.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the first sample (.png, .svg).")
@@ -57,21 +66,27 @@ def predict(
     else at the observed points. Calibrated models, as lno train makes them, give bounds, and
     warnings of samples that are out of distribution.
     """
-    if result.suffix not in (".csv", ".npz", ".h5"):
-        raise ValueError(f"cannot write {result}: expected a name ending in .csv, .npz or .h5")
+    require_suffix(result)
     if result.resolve() in {path.resolve() for path in (model, observed, at) if path}:
         raise ValueError(f"cannot write {result}: it is read from, and would be lost")
     if plot is not None:
         plots.require_kind(plot)
     operator = Operator.load(model, device)
     given = _observations(operator, observed)
+    if sample is not None:
+        if sample >= len(given):
+            raise ValueError(f"--sample {sample}: {observed} has {len(given)}, counted from 0")
+        given = given.subset([sample])
+    require_suffix(result, len(given))
     asked = given if _has_own_queries(given, at, grid) else _elsewhere(operator, given, at, grid)
     if strict:
         _require_scores(operator)
+    if plot is not None and asked.geometry is None:
+        nodes_of_sample(asked, 0)  # raises where they cannot be drawn: before the work
     found = _predicted(operator, asked, bounds)
     answers = _answers(operator, asked, found.prediction)
     figure = None if plot is None else prediction_picture(answers)
-    _write(_with_bounds(answers, found), result)
+    write(result, _with_bounds(answers, found))
     show(f"wrote {result}: {answers}{'' if bounds is None else f', bounds of {100 * bounds:g} %'}")
     if plot is not None and figure is not None:
         plots.save(figure, plot)
@@ -212,22 +227,3 @@ def _answers(operator: Operator, asked: Fields, prediction: Any) -> Fields:
         frame=labels.frame,
         provenance={"model": operator.provenance},
     )
-
-
-def _write(answers: Fields, path: Path) -> None:
-    if path.suffix == ".h5":
-        answers.save(path)
-        return
-    if path.suffix == ".npz":
-        if answers.is_ragged:
-            raise ValueError("samples differ in their number of points: write a .h5 file instead")
-        arrays: dict[str, Any] = {key: getattr(answers, key) for key in ("x", "u", "x_query", "y")}
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)
-        return
-    if len(answers) != 1:
-        raise ValueError(f"a .csv file holds one sample, not {len(answers)}: use .npz or .h5")
-    sample = answers[0]
-    assert sample.y is not None
-    header = [*answers.names["x"], *answers.names["y"]]
-    write_csv(path, header, np.column_stack((sample.x_query, sample.y)))

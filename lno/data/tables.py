@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lno.files import write_text
+from lno.files import replacing
+
+PART = 65_536  # rows that are in memory at once
 
 
 def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
@@ -65,11 +67,20 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
 
 def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> None:
     """Write values (rows, columns) with a header, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows([[repr(v) for v in row] for row in np.asarray(values).tolist()])
-    write_text(path, text.getvalue())
+    write_columns(path, names, list(np.asarray(values).T))
+
+
+def write_columns(path: str | Path, names: Sequence[str], columns: Sequence[np.ndarray]) -> None:
+    """Write columns (rows,) with a header, atomically and a part at a time.
+
+    Every number has the fewest digits that give it back in its own precision.
+    """
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for k in range(0, len(columns[0]), PART):
+            rows = [column[k : k + PART].astype(str).tolist() for column in columns]
+            writer.writerows(zip(*rows, strict=True))
 
 
 def _number(path: Path, line: int, column: str, cell: str) -> float:

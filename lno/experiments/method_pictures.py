@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 from lno.data import Spec
+from lno.drawing import INK
 from lno.experiments.presets import PAPER_CONFIGS, WINDOW
 from lno.models import LNO
 from lno.reconstruct import Reconstructor
-from lno.report.fields import INK
 from lno.report.plots import Plane, draw_field
 
 GEOMETRIC, LATENT, EDGE = "#e8f1fb", "#fdf0e3", "#8893a3"

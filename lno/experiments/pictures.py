@@ -13,10 +13,17 @@ import torch
 from matplotlib.figure import Figure
 
 from lno.data import Fields
+from lno.data.pictures import (
+    first_and_last,
+    nodes_of_sample,
+    position_names,
+    sample_panels,
+    slice_title,
+)
+from lno.drawing import Panel, connected, figure_of, scale_of
 from lno.files import replacing
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.report.fields import Nodes, Panel, figure_of, has_mesh, nodes_of, scale_of
 from lno.tasks import Rollout
 
 SAMPLES = 4  # of a data set, that are drawn
@@ -30,20 +37,10 @@ def sample_gallery(fields: Fields) -> Figure:
     """
     columns = []
     for k in range(min(SAMPLES, len(fields))):
-        sample, nodes = fields[k], _nodes(fields, k)
-        panels = [Panel(f"mesh, sample {k}", nodes, None)] if has_mesh(nodes) else []
-        for key, values in (("u", sample.u), ("y", sample.y)):
-            if values is None:
-                continue
-            for c in _shown(fields, key):
-                title = f"{fields.names[key][c]}, sample {k}"
-                if key == "y" or fields.same_points:
-                    panels.append(Panel(title, nodes, values[:, c]))
-                else:
-                    names = fields.names["x"][: fields.space]
-                    seen = nodes_of(sample.x[:, : fields.space], names)
-                    panels.append(Panel(title, seen, values[:, c], domain=nodes))
-        columns.append(panels)
+        view = _view(str(fields.provenance.get("problem")))
+        nodes = nodes_of_sample(fields, k, view)
+        panels = sample_panels(fields, k, nodes, {key: _shown(fields, key) for key in "uy"})
+        columns.append([replace(p, title=f"{p.title}, sample {k}") for p in panels])
     if not columns[0]:
         raise ValueError("nothing to draw: the data have positions only")
     return figure_of([_in_one_scale(row) for row in zip(*columns, strict=True)])
@@ -51,13 +48,14 @@ def sample_gallery(fields: Fields) -> Figure:
 
 def prediction_picture(answers: Fields) -> Figure:
     """The first predicted sample, with the points that it was predicted from."""
-    sample, nodes = answers[0], _nodes(answers, 0)
+    nodes = connected(nodes_of_sample(answers, 0))
+    sample = answers[0]
     assert sample.y is not None
     names = answers.names["y"]
     marks = None
-    if not answers.same_points and answers.geometry is None:
+    if not answers.same_points and answers.geometry is None and answers.space == len(nodes.names):
         marks = sample.x[:, : answers.space]
-    title = f"{names[0]} from {len(sample.x)} points"
+    title = slice_title(f"{names[0]} from {len(sample.x)} points", nodes)
     return figure_of([[Panel(title, nodes, sample.y[:, 0], marks=marks)]])
 
 
@@ -72,7 +70,7 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
     batch = task.observe(prepared.batch([0]), prepared.spec.grid, generator)
     assert batch.y is not None
     sample, labels = prepared[0], operator.labels.names
-    names, grid, cells = _position_names(prepared), prepared.grid or (), sample.cells
+    names, grid, cells = position_names(prepared), prepared.grid or (), sample.cells
     arrays: dict[str, Any] = {
         "x": batch.x[0],
         "u": batch.u[0],
@@ -123,28 +121,9 @@ def _in_one_scale(row: Sequence[Panel]) -> list[Panel]:
     return [replace(panel, scale=scale) for panel in row]
 
 
-def _nodes(fields: Fields, k: int) -> Nodes:
-    sample = fields[k]
-    return nodes_of(
-        fields.geometry_of(k),
-        _position_names(fields),
-        cells=sample.cells,
-        grid=fields.grid,
-        grid_index=sample.grid_index,
-        view=_view(str(fields.provenance.get("problem"))),
-    )
-
-
 def _view(problem: str) -> Sequence[float] | None:
     """Left, right, bottom and top of what pictures of a problem show; None: all."""
     return PROBLEMS[problem].view if problem in PROBLEMS else None
-
-
-def _position_names(fields: Fields) -> list[str]:
-    if fields.geometry is None:
-        return fields.names["x"][: fields.space]
-    [names] = fields.geometry.values()
-    return list(names)
 
 
 def _shown(fields: Fields, key: str) -> list[int]:
@@ -154,8 +133,7 @@ def _shown(fields: Fields, key: str) -> list[int]:
     found = [names.index(name) for name in picture.get(key, ()) if name in names]
     if found or (key in picture and not picture[key]):
         return found
-    others = [names.index(name) for name in _values(fields).get(key, names)]
-    return sorted({others[0], others[-1]} if others else set())
+    return first_and_last(fields, key)
 
 
 def _values(fields: Fields) -> dict[str, tuple[str, ...]]:

@@ -78,8 +78,9 @@ class SelfAttention(nn.Module):
         mask: Bool[Tensor, "b m"] | None = None,
     ) -> Float[Tensor, "b h m e"]:
         """What the heads read: softmax(q kᵀ / √e) v."""
-        small = q.shape[:-1].numel() * q.shape[2] <= SMALL_ATTENTION
-        unfused = small and mask is None and q.is_cuda and q.dtype == torch.float32
+        # Sizes are only asked for on a GPU: otherwise exported graphs would fix the batch.
+        unfused = q.is_cuda and q.dtype == torch.float32 and mask is None
+        unfused = unfused and q.shape[:-1].numel() * q.shape[2] <= SMALL_ATTENTION
         attended = None if mask is None else mask[:, None, None]
         with sdpa_kernel(SDPBackend.MATH) if unfused else nullcontext():
             return F.scaled_dot_product_attention(q, k, v, attn_mask=attended)

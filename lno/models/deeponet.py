@@ -90,7 +90,7 @@ class DeepONet(Model):
         """Predict at x_query from the values u observed at x; see `Model.forward`."""
         a, phi = self.branch(x, u, mask), self.basis(x_query)
         with full_precision(a):
-            if len(phi) == 1:  # all samples share their queries
+            if phi.shape[0] == 1:  # all samples share their queries
                 return torch.einsum("qok,bok->bqo", phi[0], a) + self.bias
             return torch.einsum("bqok,bok->bqo", phi, a) + self.bias
 

@@ -44,13 +44,16 @@ def interpolate(
     >>> interpolate(x, u, torch.tensor([[[0.0], [0.5], [1.0]]])).flatten()
     tensor([3., 4., 5.])
     """
-    size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
-    parts = []
-    for part in slices(x_query.shape[1], size):
-        square = squared_distances(x, x_query[:, part])
+
+    def at(some: Float[Tensor, "#b p d"]) -> Float[Tensor, "b p i"]:
+        square = squared_distances(x, some)
         scores = adjusted_scores(-0.5 * POWER * torch.log(square + SAME), mask, weights)
-        parts.append(torch.matmul(torch.softmax(scores, dim=1).mT, u.to(scores.dtype)))
-    return torch.cat(parts, dim=1)
+        return torch.matmul(torch.softmax(scores, dim=1).mT, u.to(scores.dtype))
+
+    if torch.compiler.is_exporting():  # a graph for any number of points has no loop over parts
+        return at(x_query)
+    size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
+    return torch.cat([at(x_query[:, part]) for part in slices(x_query.shape[1], size)], dim=1)
 
 
 def squared_distances(

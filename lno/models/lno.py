@@ -106,7 +106,7 @@ class PhysicsCrossAttention(nn.Module):
             return self.reduce(self.sums(scores, values, mask, weights)).mean()
         adjusted = adjusted_scores(scores, mask, weights)
         values = values.to(adjusted.dtype)
-        if len(adjusted) == 1:  # all samples share their positions
+        if adjusted.shape[0] == 1:  # all samples share their positions
             return torch.einsum("nm,bnc->bmc", torch.softmax(adjusted[0], dim=0), values)
         return torch.einsum("bnm,bnc->bmc", torch.softmax(adjusted, dim=1), values)
 
@@ -122,7 +122,7 @@ class PhysicsCrossAttention(nn.Module):
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
         weighted = torch.einsum("bnm,bnc->bmc", exponentials, values.to(adjusted.dtype))
-        b = len(weighted)  # scores of shared positions have a batch axis of one
+        b = weighted.shape[0]  # scores of shared positions have a batch axis of one
         return SoftmaxSums(top.expand(b, -1), exponentials.sum(1).expand(b, -1), weighted)
 
     def decode(
@@ -131,7 +131,7 @@ class PhysicsCrossAttention(nn.Module):
         """For each point the mean of the tokens, weighted by a softmax over latent positions."""
         attention = torch.softmax(scores, dim=-1)
         z = z.to(attention.dtype)
-        if len(attention) == 1:  # all samples share their positions
+        if attention.shape[0] == 1:  # all samples share their positions
             return torch.einsum("nm,bmc->bnc", attention[0], z)
         return torch.einsum("bnm,bmc->bnc", attention, z)
 
@@ -289,4 +289,4 @@ class LNO(Model):
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n c"]:
         """branch([x, u])."""
-        return self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
+        return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))

@@ -324,7 +324,7 @@ class LNOPlus(Model):
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n c"]:
         """The stream of points whose values are known, before the first round."""
-        return self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
+        return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
 
     def _queried(
         self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None, weights: Tensor | None

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lno.report.fields import INK
+from lno.drawing import INK
 from lno.report.runs import logarithmic
 from lno.text import plain
 

@@ -14,8 +14,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from lno.drawing import ERROR, FIELD, INK
 from lno.files import replacing
-from lno.report.fields import ERROR, FIELD, INK
 from lno.text import plain
 
 

@@ -11,7 +11,7 @@ from matplotlib.colors import ListedColormap, hsv_to_rgb
 from matplotlib.figure import Figure
 from matplotlib.tri import Triangulation
 
-from lno.report.fields import INK, Nodes, draw, nodes_of, set_limits
+from lno.drawing import INK, Nodes, draw, nodes_of, set_limits
 from lno.report.samples import reading
 from lno.text import plain
 

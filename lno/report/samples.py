@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 import numpy as np
 from matplotlib.figure import Figure
 
-from lno.report.fields import (
+from lno.drawing import (
     Nodes,
     Panel,
     error_scale,

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lno.report.fields import ERROR, FIELD, INK
+from lno.drawing import ERROR, FIELD, INK
 from lno.report.plots import Plane, draw_field
 from lno.report.samples import reading
 from lno.text import plain

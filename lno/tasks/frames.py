@@ -203,7 +203,7 @@ class Snapshots(Steady):
 
     def model_input(self, batch: Batch) -> Batch:
         """One snapshot, and its time as the last parameter."""
-        return _with_time(batch, batch.x[:, 0, -1].expand(len(batch)))
+        return _with_time(batch, batch.x[:, 0, -1].expand(batch.u.shape[0]))
 
     def predict(self, apply: Apply, batch: Batch) -> Tensor:
         """Time by time, put together in the order of the points."""

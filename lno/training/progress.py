@@ -1,4 +1,8 @@
-"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of long work: a bar on terminals and in notebooks, a plain line now and then elsewhere.
+
+In a notebook, rich draws bars with ipywidgets. Without them it would show nothing but a warning, so
+there are lines as well, and not in the red of stderr.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from importlib.util import find_spec
+from typing import Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -24,12 +29,15 @@ class Update(Protocol):
 def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterator[Update]:
     """Yield `update(done, status)` for work of `total` parts, `done` of which are done already.
 
-    On a terminal it draws a bar with the status and the remaining time; elsewhere it prints a line
-    at each tenth of the work.
+    On a terminal, and in a notebook with ipywidgets, it draws a bar with the status and the
+    remaining time; elsewhere it prints a line at each tenth of the work.
     """
+    console = Console(stderr=True)
+    widgets = find_spec("ipywidgets") is not None
+    bars = widgets if console.is_jupyter else sys.stderr.isatty()
     if not show:
         yield lambda done, status="": None
-    elif sys.stderr.isatty():
+    elif bars:
         bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=BAR_WIDTH),
@@ -37,7 +45,7 @@ def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterat
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            console=(console := Console(stderr=True)),
+            console=console,
         )
         room = console.width - len(title) - BAR_WIDTH - len("    0:00:00 left 0:00:00 ")
         with bar:
@@ -49,7 +57,7 @@ def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterat
 
             yield draw
     else:
-        yield _lines(title, total, done)
+        yield _lines(title, total, done, sys.stdout if console.is_jupyter else sys.stderr)
 
 
 def fitting(status: str, room: int) -> str:
@@ -64,7 +72,7 @@ def fitting(status: str, room: int) -> str:
     return "  ".join(parts)
 
 
-def _lines(title: str, total: int, before: int) -> Update:
+def _lines(title: str, total: int, before: int, file: TextIO) -> Update:
     start, shown = time.perf_counter(), before * 10 // total
 
     def update(done: int, status: str = "") -> None:
@@ -77,6 +85,6 @@ def _lines(title: str, total: int, before: int) -> Update:
             line = (
                 f"{title} {100 * done // total:3d} %  {status}  {seconds:.0f} s, {left:.0f} s left"
             )
-            print(line, file=sys.stderr, flush=True)
+            print(line, file=file, flush=True)
 
     return update

@@ -152,7 +152,7 @@ def test_pictures_of_lines_clouds_meshes_and_the_last_time() -> None:
     assert channels(Fields(times, y=random.normal(size=(1, 24, 1)))) == ["y0"]
     with pytest.raises(ValueError, match="expected 1 to 3 coordinates"):
         sample_gallery(Fields(random.uniform(size=(5, 4)), y=np.zeros((1, 5, 1))))
-    with pytest.raises(ValueError, match="several points with the largest x2"):
+    with pytest.raises(ValueError, match="several points in one slice"):
         sample_gallery(Fields(random.uniform(size=(5, 3)), y=np.zeros((1, 5, 1))))
     with pytest.raises(ValueError, match="positions only"):
         sample_gallery(Fields(random.uniform(size=(5, 2))))

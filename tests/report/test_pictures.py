@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from matplotlib.collections import PathCollection, QuadMesh, TriMesh
 
-from lno.report import fields, plots, samples
-from lno.report.fields import nodes_of
+from lno import drawing
+from lno.drawing import nodes_of
+from lno.report import plots, samples
 
 
 def lattice(rows, columns):
@@ -103,7 +104,7 @@ def test_meshes_are_drawn_on_their_cells_and_nowhere_else(corners):
     cells = quads if corners == 4 else np.concatenate((quads[:, :3], quads[:, [0, 2, 3]]))
     nodes = nodes_of(x, ["x", "y"], cells=cells)
     axis = plots.Figure().subplots()
-    shown = fields.draw(axis, nodes, linear(x))
+    shown = drawing.draw(axis, nodes, linear(x))
     assert isinstance(shown, TriMesh)
     mesh = shown._triangulation
     points = np.stack((mesh.x, mesh.y), -1)
@@ -116,7 +117,7 @@ def test_a_grid_with_missing_points_has_holes():
     grid, kept = (6, 9), np.delete(np.arange(54), [0, 22])
     x = lattice(*grid)[kept]
     nodes = nodes_of(x, ["x", "y"], grid=grid, grid_index=kept)
-    shown = fields.draw(plots.Figure().subplots(), nodes, linear(x))
+    shown = drawing.draw(plots.Figure().subplots(), nodes, linear(x))
     mesh = shown._triangulation
     points = np.stack((mesh.x, mesh.y), -1)
     np.testing.assert_allclose(shown.get_array(), linear(points), atol=1e-12)
@@ -243,4 +244,4 @@ def test_in_one_dimension_fields_are_lines(tmp_path):
     ],
 )
 def test_colours_are_symmetric_where_both_signs_matter(values, expected):
-    assert fields.scale_of(np.array(values)) == expected
+    assert drawing.scale_of(np.array(values)) == expected

@@ -1,13 +1,15 @@
 """Drawing fields on whatever they live on: lines, grids, deformed grids, meshes, clouds of points.
 
 `nodes_of` decides once what can be drawn; `draw` draws any field there. x points to the right, and
-positions in space have equal scales in both directions.
+positions in space have equal scales in both directions. Of fields over three coordinates, a slice
+is drawn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -20,12 +22,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
+from lno import mesh
 from lno.text import plain
 
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
 FINE = 10_000  # triangles, that a mesh is divided into before it is drawn
 LINES = 64  # of a grid along the width of a picture, at most, that a picture of the mesh has
+SLAB = 0.05  # of the extent: how thick a slice of loose points is
 Scale = tuple[str, float, float]  # a colour map and its limits
 View = Sequence[float]  # left, right, bottom and top of what a picture shows
 
@@ -43,6 +47,7 @@ class Nodes:
         cells: that connect the drawn points; `triangles` are parts of them.
         lines: the shape of the grid that they form, with or without cells.
         view: the part to show.
+        part: which slice of a field over three coordinates it is, in words.
     """
 
     positions: Float[np.ndarray, "n d"]
@@ -53,6 +58,7 @@ class Nodes:
     cells: Int[np.ndarray, "cells k"] | None = None
     lines: tuple[int, ...] | None = None
     view: View | None = None
+    part: str = ""
 
     def shown(self, values: Float[np.ndarray, q * c]) -> Float[np.ndarray, k * c]:
         """The values of a field at the nodes that are within the limits of a picture."""
@@ -99,10 +105,12 @@ def nodes_of(
     grid: Sequence[int] | None = None,
     grid_index: Int[np.ndarray, " q"] | None = None,
     view: View | None = None,
+    at: Mapping[str, float] | None = None,
 ) -> Nodes:
     """The points of a field that a picture shows.
 
-    With a third coordinate, those at its end: the last time, or the top of a volume.
+    With a third coordinate, a slice of it: by default at its end, the last time or the top of a
+    volume.
 
     Args:
         positions: of all points.
@@ -111,6 +119,7 @@ def nodes_of(
         grid: the shape of the grid that the points form.
         grid_index: where the points lie in the grid, if some of it are missing.
         view: left, right, bottom and top of the part to show; None: what most nodes suggest.
+        at: the slice to show, like `{"z": 0.5}`.
 
     >>> nodes_of(np.zeros((6, 1)), ["x"], grid=(6,)).names
     ('x',)
@@ -119,31 +128,87 @@ def nodes_of(
     rows, shape = np.arange(len(positions)), tuple(grid) if grid is not None else None
     if d > 3 or (shape is not None and len(shape) > 3):
         raise ValueError(f"cannot draw fields over {', '.join(names)}: expected 1 to 3 coordinates")
+    if at is not None and (d != 3 or len(at) != 1 or not set(at) <= set(names)):
+        raise ValueError(
+            "at: expected one of three coordinates and its value, like {'z': 0.5}, got "
+            f"{dict(at)} for the coordinates {', '.join(names)}"
+        )
     if cells is not None and d == 2:
         rows = np.unique(cells)
         own = np.searchsorted(rows, np.asarray(cells))
         lines = None if shape is None or prod(shape[:2]) != len(rows) else shape[:2]
         drawn = positions[rows]
-        return Nodes(drawn, tuple(names), rows, _triangles(own), None, own, lines, view)
+        return Nodes(drawn, tuple(names), rows, mesh.triangles(own), None, own, lines, view)
     whole = shape is not None and grid_index is None and prod(shape) == len(positions)
-    if whole and shape is not None and len(shape) == 3:
-        rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]
-    elif d == 3:
-        whole = False
-        last = positions[:, 2]
-        rows = np.flatnonzero(last == last.max())
+    kept, part = list(range(min(d, 2))), ""
+    if d == 3:
+        [(name, value)] = at.items() if at else [(names[2], float(positions[:, 2].max()))]
+        axis = list(names).index(name)
+        kept = [k for k in range(3) if k != axis]
+        cube = shape if whole and shape is not None and len(shape) == 3 else None
+        if cube is None:
+            rows, part = _slice(positions[:, axis], name, value, SLAB if at else 0.0)
+        else:
+            rows, part = _plane(positions[:, axis], name, value, cube, axis)
         if len(rows) < 3:
-            raise ValueError(
-                f"cannot draw points over {', '.join(names)}: expected a grid, or several points "
-                f"with the largest {names[2]}"
-            )
-    shown = positions[rows][:, :2]
-    if d >= 2 and grid_index is not None and shape is not None and len(shape) == 2:
-        part = _triangles_of_part(shape, grid_index)
-        return Nodes(shown, tuple(names[:2]), rows, part, view=view)
+            raise ValueError(_no_slice(positions, names))
+        shape, whole = (None, False) if cube is None else (_without(cube, axis), True)
+    elif whole and shape is not None and len(shape) == 3:
+        rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]
+    shown, axes = positions[rows][:, kept], tuple(names[k] for k in kept)
+    if d == 2 and grid_index is not None and shape is not None and len(shape) == 2:
+        filled = mesh.triangles(mesh.grid_cells(shape, grid_index))
+        return Nodes(shown, axes, rows, filled, view=view)
     flat = whole and shape is not None and len(shape) == min(d, 2)
     form = shape if flat else None
-    return Nodes(shown, tuple(names[:2]), rows, grid=form, lines=form, view=view)
+    return Nodes(shown, axes, rows, grid=form, lines=form, view=view, part=part)
+
+
+def connected(nodes: Nodes) -> Nodes:
+    """Loose points in a plane with triangles between neighbours; all other nodes as they are.
+
+    For whole fields. Sensors are better shown as the points that they are.
+    """
+    if len(nodes.axes) == 1 or nodes.triangles is not None or nodes.grid is not None:
+        return nodes
+    places = nodes.positions
+    if "t" in nodes.names:  # time and space have no common scale
+        places = places / (np.ptp(places, 0) + (np.ptp(places, 0) == 0))
+    return replace(nodes, triangles=mesh.delaunay(places))
+
+
+def _plane(
+    values: Float[np.ndarray, " q"], name: str, value: float, grid: Sequence[int], axis: int
+) -> tuple[Int[np.ndarray, " n"], str]:
+    """The points of the nearest plane of a grid, and which it is in words."""
+    planes = np.moveaxis(np.arange(prod(grid)).reshape(tuple(grid)), axis, 0)
+    heights = np.array([values[plane].mean() for plane in planes])
+    nearest = int(np.abs(heights - value).argmin())
+    return planes[nearest].ravel(), f"{name} = {heights[nearest]:.4g}"
+
+
+def _slice(
+    values: Float[np.ndarray, " q"], name: str, value: float, thickness: float
+) -> tuple[Int[np.ndarray, " n"], str]:
+    """Loose points in the nearest plane, or, where no three lie in one, in a slab around it."""
+    far, extent = np.abs(values - value), float(np.ptp(values))
+    rows = np.flatnonzero(far <= far.min() + 1e-6 * extent)
+    if len(rows) >= 3:
+        return rows, f"{name} = {values[rows[0]]:.4g}"
+    low, high = value - thickness / 2 * extent, value + thickness / 2 * extent
+    return np.flatnonzero((values >= low) & (values <= high)), f"{low:.4g} ≤ {name} ≤ {high:.4g}"
+
+
+def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return tuple(n for k, n in enumerate(shape) if k != axis)
+
+
+def _no_slice(positions: Float[np.ndarray, "q 3"], names: Sequence[str]) -> str:
+    middle = {names[2]: float(f"{np.median(positions[:, 2]):.3g}")}
+    return (
+        f"cannot draw points over {', '.join(names)}: expected a grid, or several points in one "
+        f"slice. Name a slice, plot(at={middle}), or write a .vtu file for ParaView"
+    )
 
 
 @dataclass(frozen=True)
@@ -167,13 +232,22 @@ class Panel:
     domain: Nodes | None = None
 
 
-def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Figure:
+class Picture(Figure):
+    """A figure that notebooks show, whether pyplot was imported or not."""
+
+    def _repr_png_(self) -> bytes:
+        shown = io.BytesIO()
+        self.savefig(shown, format="png", dpi=90)
+        return shown.getvalue()
+
+
+def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Picture:
     """Rows of fields, each with its colours below it, or beside the row if they share them."""
     columns = max(map(len, rows))
     shape = max(panel.nodes.shape for row in rows for panel in row)
     heights = [2.5 * shape + 0.65 if _shares_colours(row) else 2.85 * shape + 1.1 for row in rows]
     size = (3.1 * columns, sum(heights) + 0.4 * bool(title))
-    figure = Figure(figsize=size, layout="constrained")
+    figure = Picture(figsize=size, layout="constrained")
     axes = figure.subplots(len(rows), columns, squeeze=False)
     bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
     for r, row in enumerate(rows):
@@ -231,8 +305,8 @@ def draw(
     across, up = nodes.axes
     x, y = nodes.positions[:, across], nodes.positions[:, up]
     if nodes.triangles is not None:
-        mesh, shown = _refined(x, y, nodes.triangles, shown)
-        return axis.tripcolor(mesh, shown, shading="gouraud", **colours)
+        fine, shown = _refined(x, y, nodes.triangles, shown)
+        return axis.tripcolor(fine, shown, shading="gouraud", **colours)
     if nodes.grid is None:
         size = float(np.clip(16000 / len(x), 1.0, 24.0))
         return axis.scatter(x, y, size, shown, lw=0, **colours)
@@ -299,13 +373,6 @@ def _is_regular(nodes: Nodes, grid: tuple[int, ...]) -> bool:
     return np.allclose(found, regular, atol=1e-4 * float(np.ptp(nodes.positions)))
 
 
-def _triangles(cells: Int[np.ndarray, "m k"]) -> Int[np.ndarray, "t 3"]:
-    """Triangles as they are; of quadrilaterals two each."""
-    if cells.shape[1] == 3:
-        return cells
-    return np.concatenate((cells[:, [0, 1, 2]], cells[:, [0, 2, 3]]))
-
-
 def _refined(
     x: np.ndarray, y: np.ndarray, triangles: Int[np.ndarray, "m 3"], values: np.ndarray
 ) -> tuple[Triangulation, np.ndarray]:
@@ -321,17 +388,5 @@ def _refined(
         parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
         corners = np.concatenate([np.stack(part, 1) for part in parts])
     points = corners.reshape(-1, 3)
-    mesh = Triangulation(points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3))
-    return mesh, points[:, 2]
-
-
-def _triangles_of_part(
-    grid: tuple[int, ...], index: Int[np.ndarray, " q"]
-) -> Int[np.ndarray, "t 3"]:
-    """The triangles of a grid whose nodes are all there, numbered as the points are."""
-    number = np.full(prod(grid), -1)
-    number[index] = np.arange(len(index))
-    at = np.arange(prod(grid)).reshape(grid)
-    corners = (at[:-1, :-1], at[1:, :-1], at[1:, 1:], at[:-1, 1:])
-    cells = number[np.stack([c.ravel() for c in corners], 1)]
-    return _triangles(cells[(cells >= 0).all(1)])
+    fine = Triangulation(points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3))
+    return fine, points[:, 2]
