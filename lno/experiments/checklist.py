@@ -132,7 +132,7 @@ def checklist(results: Path) -> Table:
         found = verdict_of(row, results)
         command = f"`{row.how}`" if row.how else "none yet"
         rows.append([row.number, row.title, command, found.state, found.text, found.why])
-    return Table("Checklist", ["", "title", "command", "runs", "verdict", "why"], rows)
+    return Table("Checklist", ["in the paper", "title", "command", "runs", "verdict", "why"], rows)
 
 
 def summary(results: Path) -> dict[Verdict, str]:
@@ -277,7 +277,7 @@ ROWS = (
         "The same for both stages of the inverse problem, three seeds of each.",
         "completer",
         findings.inverse_spread_evidence,
-        "lno reproduce completer --seeds 3; lno reproduce propagator --seeds 3",
+        "lno reproduce completer --seeds 3 && lno reproduce propagator --seeds 3",
         _three_seeds,
     ),
     Row(
