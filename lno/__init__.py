@@ -1,8 +1,8 @@
 """Learn maps between functions: any points in, any points out.
 
 >>> import lno
->>> sorted(lno.models.MODELS)
-['deeponet', 'gnot', 'lno', 'transolver']
+>>> list(lno.models.MODELS)
+['lno', 'lno_plus', 'deeponet', 'gnot', 'transolver', ...]
 
 Names are imported when they are first used, so that `lno --help` need not load PyTorch.
 """

@@ -27,6 +27,7 @@ from lno.text import visible
 from lno.training.device import hardware, pick_device
 from lno.training.distributed import join
 from lno.training.inputs import (
+    asks_elsewhere,
     check_arguments,
     copies,
     demand,
@@ -34,6 +35,7 @@ from lno.training.inputs import (
     model_spec,
     require_alike,
     require_inputs,
+    training_positions,
 )
 from lno.training.loop import curve_rows
 from lno.training.precision import pick_precision
@@ -166,8 +168,11 @@ class Operator:
             kind, nets = init.kind, copies(*own, members, prepared, task)
         else:
             kind, spec = model, model_spec(prepared, normalizers, task)
-            config = model_config(model, config, spec, task)
+            config = model_config(model, config, spec, task, asks_elsewhere(prepared, task))
             nets = [build_model(model, config, spec, seed + k) for k in range(members)]
+            positions = training_positions(prepared, normalizers, task)
+            for k, net in enumerate(nets):
+                net.initialise(positions, seed + k)
         require_capable(nets[0], kind, demand(nets[0], prepared, task, recipe.queries))
         validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
         training = Training(

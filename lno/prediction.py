@@ -9,7 +9,7 @@ mean of a Gaussian process whose prior mean is the model (`lno.data.krige`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from lno.data.columns import as_real
 from lno.data.krige import conditional_mean
 from lno.data.normalize import Normalizers
 from lno.models import Model, apply_model
+from lno.models.interpolation import Interpolant
 from lno.models.streamed import slices
 from lno.training.precision import matmul_precision
 
@@ -212,14 +213,38 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
             yield some.x, some.inputs, some.mask, weights
 
     z = model.encode_parts(observed)
+    values = _interpolants(operator, batch) if model.reads_query_values else []
     found = []
     for place in places:
         out = torch.empty(b, place.shape[1], len(scale.y.mean))
         for part in slices(place.shape[1], chunk):
-            some = ready(_asked_at(batch.at_points(slice(0, 1)), place[:, part]))
-            out[:, part] = model.decode(z, some.x_query).float().cpu()
+            some = _asked_at(batch.at_points(slice(0, 1)), place[:, part])
+            known = [ready(_interpolated(some, scale, values)).inputs] if values else []
+            out[:, part] = model.decode(z, ready(some).x_query, *known).float().cpu()
         found.append(out)
     return found
+
+
+def _interpolants(operator: Operator, batch: Batch) -> list[Interpolant]:
+    """The observed values of each sample as a function of encoded positions."""
+    x = operator.normalizers.encode(_asked_at(batch, batch.x[:, :1])).x
+    u = batch.u if batch.observed_background is None else batch.u - batch.observed_background
+    real = torch.ones(u.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask
+    sizes = batch.weights if operator.weighted else None
+    found = []
+    for k in range(len(batch)):
+        where = real[k] if sizes is None else real[k] & (sizes[k % len(sizes)] > 0)
+        own = None if sizes is None else sizes[k % len(sizes)][where].numpy()
+        found.append(Interpolant(x[k % len(x)][where].numpy(), u[k][where].numpy(), own))
+    return found
+
+
+def _interpolated(asked: Batch, scale: Normalizers, values: Sequence[Interpolant]) -> Batch:
+    """Values interpolated at the query points, as if they were observed there."""
+    x = scale.encode(asked).x_query.numpy()
+    u = torch.stack([torch.from_numpy(at(x[k % len(x)])) for k, at in enumerate(values)])
+    known = replace(asked, x=asked.x_query, u=u, mask=None, weights=None, observed_background=None)
+    return replace(known, x_query=known.x)
 
 
 def _asked_at(batch: Batch, place: Tensor) -> Batch:

@@ -8,8 +8,11 @@ import torch
 from lno.config import from_dict
 from lno.data import Spec
 from lno.models.deeponet import DeepONet, DeepONetConfig
+from lno.models.factformer import FactFormer, FactFormerConfig
+from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.gnot import GNOT, GNOTConfig
 from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention, SelfAttention
+from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.model import (
     Demand,
     Model,
@@ -18,13 +21,17 @@ from lno.models.model import (
     capable_models,
     require_capable,
 )
+from lno.models.reference import from_reference
 from lno.models.transolver import Transolver, TransolverConfig
 
 MODELS: dict[str, tuple[type[Model], type[ModelConfig]]] = {
     "lno": (LNO, LNOConfig),
+    "lno_plus": (LNOPlus, LNOPlusConfig),
     "deeponet": (DeepONet, DeepONetConfig),
     "gnot": (GNOT, GNOTConfig),
     "transolver": (Transolver, TransolverConfig),
+    "galerkin": (Galerkin, GalerkinConfig),
+    "factformer": (FactFormer, FactFormerConfig),
 }
 
 
@@ -61,8 +68,14 @@ __all__ = [
     "DeepONet",
     "DeepONetConfig",
     "Demand",
+    "FactFormer",
+    "FactFormerConfig",
     "GNOTConfig",
+    "Galerkin",
+    "GalerkinConfig",
     "LNOConfig",
+    "LNOPlus",
+    "LNOPlusConfig",
     "LatentBlock",
     "Model",
     "ModelConfig",
@@ -73,5 +86,6 @@ __all__ = [
     "apply_model",
     "build_model",
     "capable_models",
+    "from_reference",
     "require_capable",
 ]

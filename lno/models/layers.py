@@ -45,3 +45,41 @@ def mean_token(
     if mask is None:
         return z.mean(dim=1)
     return z.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+
+
+class PointBlock(nn.Module):
+    """A pre-norm transformer block on the features of points: attention, then an MLP.
+
+    Args:
+        width: the number of features of a point.
+        attention: a module that maps (f, mask) to what each point reads.
+        mlp_ratio: hidden features of the MLP, in multiples of the width.
+
+    >>> class Mean(nn.Module):
+    ...     def forward(self, f, mask=None):
+    ...         return mean_token(f, mask)[:, None].expand_as(f)
+    >>> PointBlock(16, Mean(), mlp_ratio=2)(torch.rand(2, 30, 16)).shape
+    torch.Size([2, 30, 16])
+    """
+
+    def __init__(self, width: int, attention: nn.Module, mlp_ratio: int) -> None:
+        super().__init__()
+        self.norm_attention, self.attention = nn.LayerNorm(width), attention
+        self.norm_mlp = nn.LayerNorm(width)
+        self.up = nn.Linear(width, mlp_ratio * width)
+        self.down = nn.Linear(mlp_ratio * width, width)
+
+    def forward(
+        self, f: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None = None
+    ) -> Float[Tensor, "b n c"]:
+        f = f + self.attention(self.norm_attention(f), mask)
+        return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
+
+
+def initialise_linear(model: nn.Module) -> None:
+    """Small random weights and no biases in all linear layers, as in published transformers."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.trunc_normal_(module.weight, std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

@@ -29,7 +29,7 @@ from lno.config import require_range
 from lno.data.fields import Spec
 from lno.models.layers import MLP, mean_token
 from lno.models.model import Model, ModelConfig, Part
-from lno.models.streamed import SoftmaxSums
+from lno.models.streamed import SoftmaxSums, adjusted_scores
 
 # Up to this many attention weights in a block, unfused attention is faster on a GPU in float32: a
 # fused kernel would leave most of the GPU idle.
@@ -101,7 +101,7 @@ class PhysicsCrossAttention(nn.Module):
         """For each latent position the mean of the values, weighted by a softmax over points."""
         if self.reduce is not None:
             return self.reduce(self.sums(scores, values, mask, weights)).mean()
-        adjusted = _adjust(scores, mask, weights)
+        adjusted = adjusted_scores(scores, mask, weights)
         values = values.to(adjusted.dtype)
         if len(adjusted) == 1:  # all samples share their positions
             return torch.einsum("nm,bnc->bmc", torch.softmax(adjusted[0], dim=0), values)
@@ -115,7 +115,7 @@ class PhysicsCrossAttention(nn.Module):
         weights: Float[Tensor, "#b n"] | None = None,
     ) -> SoftmaxSums:
         """The sums behind the mean of `encode`, over some of the points."""
-        adjusted = _adjust(scores, mask, weights)
+        adjusted = adjusted_scores(scores, mask, weights)
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
         weighted = torch.einsum("bnm,bnc->bmc", exponentials, values.to(adjusted.dtype))
@@ -131,25 +131,6 @@ class PhysicsCrossAttention(nn.Module):
         if len(attention) == 1:  # all samples share their positions
             return torch.einsum("nm,bmc->bnc", attention[0], z)
         return torch.einsum("bnm,bmc->bnc", attention, z)
-
-
-def _adjust(
-    scores: Float[Tensor, "#b n m"],
-    mask: Bool[Tensor, "b n"] | None,
-    weights: Float[Tensor, "#b n"] | None,
-) -> Float[Tensor, "#b n m"]:
-    """Scores plus log-weights; those of padding and of points of size zero are the least number.
-
-    Next to any real point that gives a softmax weight of exactly zero. It is not −∞, because a
-    chunk of points may be padding only, and −∞ − (−∞) is NaN.
-    """
-    if weights is not None:
-        positive = weights > 0
-        scores = scores + torch.where(positive, weights, 1.0).log()[..., None].to(scores.dtype)
-        mask = positive if mask is None else mask & positive
-    if mask is not None:
-        scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
-    return scores
 
 
 class SelfAttention(nn.Module):
@@ -321,14 +302,10 @@ class LNO(Model):
                 replace `attention_projector`, the model is untied.
             heads: the number of attention heads.
         """
-        from lno.models import reference
+        from lno.models.reference import from_reference
 
-        config, spec, state = reference.translate(weights, heads)
-        model = cls(spec, config)
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit one LNO: {error}") from error
+        model = from_reference("lno", weights, {"heads": heads})
+        assert isinstance(model, LNO)
         return model
 
     def _values(

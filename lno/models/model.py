@@ -10,8 +10,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -85,6 +87,9 @@ class Model(nn.Module, ABC):
             last input channel; `with_time` is the config for that.
         streams: reads observations in parts and decodes queries in parts, so that its memory does
             not depend on their number: `encode_parts`, `decode` and `reduce_with`.
+        reads_query_values: `decode` has an argument `u_query`, the values at the query points.
+        keeps_statistics: has buffers that training updates, such as running means of batch
+            normalisation.
     """
 
     answers_anywhere: bool = True
@@ -94,6 +99,8 @@ class Model(nn.Module, ABC):
     reads_weights: bool = False
     embeds_time: bool = False
     streams: bool = False
+    reads_query_values: bool = False
+    keeps_statistics: bool = False
 
     spec: Spec
     config: ModelConfig
@@ -117,6 +124,14 @@ class Model(nn.Module, ABC):
     def with_time(cls, config: ModelConfig) -> ModelConfig:
         """The same sizes for samples whose last input channel is their time."""
         return config
+
+    @classmethod
+    def for_other_points(cls, config: ModelConfig) -> ModelConfig:
+        """The same sizes for answers at points where nothing is observed."""
+        return config
+
+    def initialise(self, positions: Float[np.ndarray, "n d"], seed: int) -> None:
+        """Adapt the initial weights to where the training points are, if the model can."""
 
     @abstractmethod
     def forward(
@@ -149,6 +164,46 @@ class Model(nn.Module, ABC):
             other = type(self)(replace(self.spec, grid=grid), self.config)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
+
+    def require_plane(self) -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none."""
+        grid = self.spec.grid
+        if grid is None or len(grid) != 2:
+            raise ValueError(
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                "Fields(..., grid=(rows, columns)), or take a model for point clouds"
+            )
+        return grid[0], grid[1]
+
+    def check_points(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None,
+    ) -> None:
+        """Raise unless these are points that a model can read which predicts only there.
+
+        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
+        """
+        name = type(self).__name__
+        if x_query is not x and not (
+            x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
+        ):
+            raise ValueError(
+                f"{name} predicts at the observed points only: expected x_query to be x, got "
+                f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
+            )
+        if not self.needs_grid:
+            return
+        if mask is not None:
+            raise ValueError(f"{name} on a grid takes no mask: every point of it is needed")
+        expected = prod(self.spec.grid or ())
+        if u.shape[1] != expected:
+            raise ValueError(
+                f"this {name} is for the grid {self.spec.grid} of {expected} points, got "
+                f"{u.shape[1]}: use on_grid for data on another grid"
+            )
 
     # -- only of models that stream --------------------------------------------------------------
 
@@ -231,7 +286,7 @@ def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
     >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))
-    ['lno', 'deeponet']
+    ['lno', 'lno_plus', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 
@@ -23,6 +23,25 @@ def slices(count: int, size: int) -> Iterator[slice]:
     if size < 1:
         raise ValueError(f"expected a chunk of at least one point, got {size}")
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def adjusted_scores(
+    scores: Float[Tensor, "#b n m"],
+    mask: Bool[Tensor, "b n"] | None,
+    weights: Float[Tensor, "#b n"] | None,
+) -> Float[Tensor, "#b n m"]:
+    """Scores plus log-weights; those of padding and of points of size zero are the least number.
+
+    Next to any real point that gives a softmax weight of exactly zero. It is not −∞, because a
+    chunk of points may be padding only, and −∞ − (−∞) is NaN.
+    """
+    if weights is not None:
+        positive = weights > 0
+        scores = scores + torch.where(positive, weights, 1.0).log()[..., None].to(scores.dtype)
+        mask = positive if mask is None else mask & positive
+    if mask is not None:
+        scores = scores.masked_fill(~mask[..., None], torch.finfo(scores.dtype).min)
+    return scores
 
 
 class SoftmaxSums(NamedTuple):

@@ -6,10 +6,8 @@
     f ← f + Output(w · Attention(z));  f ← f + MLP(LN f)        L blocks
     y = Linear(LN f)
 
-With `time_input`, the last input channel is the time T of the sample. Instead of being read at
-every point, it is added to the features:
-
-    f ← f + Linear(SiLU(Linear([cos s, sin s]))),   sₖ = T · 10000^(−k / ⌊D/2⌋),   k < ⌊D/2⌋
+With `time_input`, the last input channel is the time of the sample. Instead of being read at every
+point, it is embedded and added to the features (`Stem`).
 
 On point clouds Keys and Values are linear. On 2-D grids they are 3×3 convolutions, and distances to
 a regular grid of reference points can replace positions. It predicts at the observed points only.
@@ -17,19 +15,18 @@ a regular grid of reference points can replace positions. It predicts at the obs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import log, prod
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, full_precision
+from lno.models.layers import PointBlock, full_precision, initialise_linear
 from lno.models.model import Model, ModelConfig
+from lno.models.stem import Stem
 
 EPSILON = 1e-5  # added to the total weight of a slice, which may have no points
 TEMPERATURES = (0.1, 5.0)  # the range on grids; the published code has none on point clouds
@@ -68,43 +65,6 @@ class TransolverConfig(ModelConfig):
         "mlp_ratio": (1, 64),
         "reference": (1, 256),
     }
-
-
-def reference_distances(
-    grid: Sequence[int], count: int, like: Tensor | None = None
-) -> Float[Tensor, "n r"]:
-    """Distances from the points of a 2-D grid on the unit square to count × count points on it.
-
-    Both grids are regular, include the boundary and are in C order.
-
-    Args:
-        grid: the numbers of points along the two axes.
-        count: the number of reference points along each axis.
-        like: a tensor with the dtype and device of the result.
-
-    >>> reference_distances((3, 2), 2)[0]  # from the corner (0, 0) to the four corners
-    tensor([0.0000, 1.0000, 1.0000, 1.4142])
-    """
-    like = torch.zeros(()) if like is None else like
-
-    def ticks(number: int) -> Tensor:
-        return torch.linspace(0, 1, number, dtype=like.dtype, device=like.device)
-
-    squares = [(ticks(number)[:, None] - ticks(count)).square() for number in grid]
-    return (squares[0][:, None, :, None] + squares[1][:, None, :]).sqrt().reshape(-1, count**2)
-
-
-def time_features(times: Float[Tensor, " b"], width: int) -> Float[Tensor, "b c"]:
-    """Cosines, then sines, of times at frequencies from 1 down to nearly 1/10000.
-
-    >>> time_features(torch.tensor([0.0, 1.0]), 5).round(decimals=2)
-    tensor([[1.0000, 1.0000, 0.0000, 0.0000, 0.0000],
-            [0.5400, 1.0000, 0.8400, 0.0100, 0.0000]])
-    """
-    half = width // 2
-    steps = torch.arange(half, dtype=times.dtype, device=times.device)
-    angles = times[:, None] * torch.exp(-log(10000) * steps / half)
-    return F.pad(torch.cat((angles.cos(), angles.sin()), dim=-1), (0, width % 2))
 
 
 class PhysicsAttention(nn.Module):
@@ -167,28 +127,6 @@ class PhysicsAttention(nn.Module):
         return torch.einsum("bhmk,bhke->bhme", torch.softmax(scores, dim=-1).to(v.dtype), v)
 
 
-class PointBlock(nn.Module):
-    """A pre-norm transformer block on the features of points: Physics-Attention, then an MLP.
-
-    >>> block = PointBlock(TransolverConfig(width=16, heads=4))
-    >>> block(torch.rand(2, 30, 16)).shape
-    torch.Size([2, 30, 16])
-    """
-
-    def __init__(self, config: TransolverConfig, grid: tuple[int, ...] | None = None) -> None:
-        super().__init__()
-        c, hidden = config.width, config.width * config.mlp_ratio
-        self.norm_attention, self.norm_mlp = nn.LayerNorm(c), nn.LayerNorm(c)
-        self.attention = PhysicsAttention(config, grid)
-        self.up, self.down = nn.Linear(c, hidden), nn.Linear(hidden, c)
-
-    def forward(
-        self, f: Float[Tensor, "b n c"], mask: Bool[Tensor, "b n"] | None = None
-    ) -> Float[Tensor, "b n c"]:
-        f = f + self.attention(self.norm_attention(f), mask)
-        return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
-
-
 class Transolver(Model):
     """Transolver: values at points in, values at the same points out.
 
@@ -213,23 +151,16 @@ class Transolver(Model):
                 f"grid {spec.grid}: pass Fields(..., grid=(rows, columns)), or "
                 "TransolverConfig(convolution=False, reference=None) for point clouds"
             )
-        if self.config.time_input and spec.in_channels == 0:
-            raise ValueError(
-                "TransolverConfig.time_input: expected the time of the sample as the last input "
-                "channel, got no input channels: pass task=Snapshots(times)"
-            )
-        positions = spec.coordinates if reference is None else reference**2
-        self.values = spec.in_channels - self.config.time_input
-        self.preprocess = MLP(positions + self.values, 2 * c, c, layers=0)
-        if self.config.time_input:
-            self.time = nn.Sequential(nn.Linear(c, c), nn.SiLU(), nn.Linear(c, c))
+        self.stem = Stem(spec, c, reference, self.config.time_input)
         self.placeholder = nn.Parameter(torch.rand(c) / c)
         grid = spec.grid if self.config.convolution else None
         self.blocks = nn.ModuleList(
-            PointBlock(self.config, grid) for _ in range(self.config.layers)
+            PointBlock(c, PhysicsAttention(self.config, grid), self.config.mlp_ratio)
+            for _ in range(self.config.layers)
         )
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)
-        self._initialise()
+        # The published code also makes the slice layers orthogonal, but then overwrites them so.
+        initialise_linear(self)
 
     @classmethod
     def default_config(cls, spec: Spec) -> TransolverConfig:
@@ -255,18 +186,11 @@ class Transolver(Model):
 
         Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
         """
-        self._check(x, u, x_query, mask)
-        if self.config.reference is not None and self.spec.grid is not None:
-            x = reference_distances(self.spec.grid, self.config.reference, like=u)[None]
-        values = u[..., : self.values]
-        f = self.preprocess(torch.cat((x.expand(u.shape[0], -1, -1), values), dim=-1))
+        self.check_points(x, u, x_query, mask)
+        f = self.stem(x, u)
         # As published: on grids the placeholder is only used if there are no values.
-        if not self.config.convolution or self.values == 0:
+        if not self.config.convolution or self.stem.values == 0:
             f = f + self.placeholder
-        if self.config.time_input:
-            with full_precision(u):
-                features = time_features(u[:, 0, -1], self.config.width)
-                f = f + self.time(features.to(self.placeholder.dtype))[:, None]
         for block in self.blocks:
             f = block(f, mask)
         with full_precision(f):
@@ -290,42 +214,9 @@ class Transolver(Model):
                 many there are together with coordinates or, on a grid, distances to reference
                 points.
         """
-        from lno.models.transolver_reference import translate
+        from lno.models.reference import from_reference
 
-        config, spec, state = translate(weights, heads, grid, in_channels)
-        model = cls(spec, config)
-        try:
-            model.load_state_dict(state)
-        except RuntimeError as error:
-            raise ValueError(f"the weights do not fit one Transolver: {error}") from error
+        settings = {"heads": heads, "grid": grid, "in_channels": in_channels}
+        model = from_reference("transolver", weights, settings)
+        assert isinstance(model, Transolver)
         return model
-
-    def _initialise(self) -> None:
-        """Small random weights in linear layers; torch's defaults elsewhere.
-
-        The published code also makes the slice layers orthogonal, but then overwrites them so.
-        """
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                nn.init.trunc_normal_(module.weight, std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-
-    def _check(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None) -> None:
-        if x_query is not x and not (
-            x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
-        ):
-            raise ValueError(
-                "Transolver predicts at the observed points only: expected x_query to be x, got "
-                f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
-            )
-        if not self.needs_grid:
-            return
-        if mask is not None:
-            raise ValueError("a Transolver on a grid takes no mask: every point of it is needed")
-        expected = prod(self.spec.grid or ())
-        if u.shape[1] != expected:
-            raise ValueError(
-                f"this Transolver is for the grid {self.spec.grid} of {expected} points, got "
-                f"{u.shape[1]}: use on_grid for data on another grid"
-            )

@@ -10,7 +10,9 @@ from dataclasses import replace
 from types import UnionType
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
 
 from lno.config import from_dict, require_count, require_json, require_range
 from lno.data import Fields, Spec, columns
@@ -23,6 +25,7 @@ from lno.training.precision import PRECISIONS
 from lno.training.recipe import Recipe
 
 STEADY = Steady()
+POSITION_SAMPLES, MOST_POSITIONS = 32, 20_000  # whose positions initial weights adapt to
 # Arguments of `Operator.fit`: what they may be, and what to pass, in words.
 ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
     "train_data": (Fields, "samples with answers, Fields(x, u, y=...)"),
@@ -86,20 +89,54 @@ def model_spec(prepared: Fields, normalizers: Normalizers, task: Task = STEADY) 
 
 
 def model_config(
-    kind: str, config: ModelConfig | Mapping[str, Any] | None, spec: Spec, task: Task
+    kind: str,
+    config: ModelConfig | Mapping[str, Any] | None,
+    spec: Spec,
+    task: Task,
+    elsewhere: bool = False,
 ) -> ModelConfig | Mapping[str, Any] | None:
-    """The config of a model: what was asked for, or its defaults for these data and this task."""
+    """The config of a model: what was asked for, or its defaults for these data and this task.
+
+    Args:
+        kind: the model's name in `MODELS`.
+        config: what was asked for.
+        spec: what the model sees.
+        task: what a step means.
+        elsewhere: answers are wanted where nothing is observed.
+    """
     if config is not None or kind not in MODELS:
         return config
     model = MODELS[kind][0]
     defaults = model.default_config(spec)
-    return model.with_time(defaults) if task.gives_time else defaults
+    if task.gives_time:
+        defaults = model.with_time(defaults)
+    return model.for_other_points(defaults) if elsewhere else defaults
+
+
+def training_positions(
+    prepared: Fields, normalizers: Normalizers, task: Task
+) -> Float[np.ndarray, "n d"]:
+    """Some positions of training samples, observed and asked for, as models read them."""
+    count = min(len(prepared), POSITION_SAMPLES)
+    found = []
+    for k in np.linspace(0, len(prepared) - 1, count).astype(int):
+        drawn = task.observe(prepared.batch([k]), prepared.spec.grid, torch.Generator())
+        encoded = task.model_input(normalizers.encode(drawn))
+        for x in dict.fromkeys((encoded.x, encoded.x_query)):
+            every = -(-x.shape[1] * count // MOST_POSITIONS)
+            found.append(x[0, ::every].numpy())
+    return np.concatenate(found)
 
 
 def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:
     """What the data and the task ask of a model."""
-    elsewhere = task.asks_elsewhere or not prepared.same_points
+    elsewhere = asks_elsewhere(prepared, task)
     return Demand(model.spec, elsewhere, prepared.is_ragged, queries is not None)
+
+
+def asks_elsewhere(prepared: Fields, task: Task) -> bool:
+    """Whether answers are wanted where nothing is observed."""
+    return task.asks_elsewhere or not prepared.same_points
 
 
 def require_inputs(data: Fields, task: Task, weighted: bool) -> None:

@@ -9,17 +9,34 @@ from typing import Any
 import torch
 
 from lno import Spec
-from lno.models import MODELS, DeepONetConfig, GNOTConfig, LNOConfig, TransolverConfig
+from lno.models import (
+    MODELS,
+    DeepONetConfig,
+    FactFormerConfig,
+    GalerkinConfig,
+    GNOTConfig,
+    LNOConfig,
+    LNOPlusConfig,
+    TransolverConfig,
+)
 
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
+PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
+PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
+PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
+PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
 DEEPONET = DeepONetConfig(width=32, blocks=2, heads=4, layers=4, basis=10)
 GNOT_ONE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=1)
 GNOT_THREE = GNOTConfig(width=32, blocks=2, heads=4, layers=2, experts=3)
 CLOUD = TransolverConfig(32, 2, 4, 8, mlp_ratio=2, convolution=False, reference=None)
 REGULAR = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=3)
 RAW = TransolverConfig(32, 2, 4, 8, mlp_ratio=1, convolution=True, reference=None)
+GALERKIN = GalerkinConfig(32, 2, 4, reference=None)
+GALERKIN_GRID = GalerkinConfig(32, 2, 4, mlp_ratio=1, reference=3)
+FACTFORMER = FactFormerConfig(32, 2, 4, reference=None)
+FACTFORMER_GRID = FactFormerConfig(32, 2, 4, mlp_ratio=1, reference=3)
 
 
 def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1) -> Any:
@@ -28,6 +45,9 @@ def build(config: Any, dtype: torch.dtype = torch.float32, in_channels: int = 1)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
+        if model.keeps_statistics:  # those of some data, not the initial ones
+            x, u, _ = inputs(i=in_channels)
+            model.train()(x, u, x)
     return model.to(dtype).eval()
 
 
@@ -52,7 +72,8 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **{"layers" if type(config) is TransolverConfig else "blocks": 1})
+    key = next(key for key in ("rounds", "blocks", "layers") if hasattr(config, key))
+    return replace(config, **{key: 1})
 
 
 def inputs(

@@ -50,13 +50,15 @@ def name_of(demand: Demand) -> str:
 
 EVERY_DEMAND = pytest.mark.parametrize("demand", DEMANDS, ids=name_of)
 EVERY_MODEL = pytest.mark.parametrize("kind", MODELS)
+NEED_GRID = [kind for kind, (model_class, _) in MODELS.items() if model_class.needs_grid]
 STREAMING = [kind for kind, (model_class, _) in MODELS.items() if model_class.streams]
 
 
-def small(kind: str, spec: Spec) -> Model:
+def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
     """A small model with the default config for the spec, and weights away from initial ones."""
     model_class, _ = MODELS[kind]
     config = replace(model_class.default_config(spec), width=16, heads=2)
+    config = model_class.for_other_points(config) if elsewhere else config
     model = build_model(kind, shallow(config), spec)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -89,7 +91,12 @@ def serves(model: Model, demand: Demand) -> bool:
 @EVERY_MODEL
 @EVERY_DEMAND
 def test_a_model_is_refused_exactly_if_it_cannot(kind: str, demand: Demand) -> None:
-    model = small(kind, demand.spec)
+    try:
+        model = small(kind, demand.spec)
+    except ValueError as error:
+        assert kind in NEED_GRID and "needs data on a 2-D grid" in str(error)
+        assert kind not in capable_models(demand)
+        return
     if serves(model, demand):
         require_capable(model, kind, demand)
         assert kind in capable_models(demand)
@@ -151,9 +158,7 @@ def test_a_model_for_one_grid_takes_no_other() -> None:
     assert toy.on_grid(GRID) is toy
     with pytest.raises(ValueError, match=r"only on the grid.*expected \(10, 6\), got \(5, 7\)"):
         toy.on_grid((5, 7))
-    refusal = (
-        r"toy works only on the grid.*got \(5, 7\): use lno or deeponet or gnot or transolver$"
-    )
+    refusal = r"toy works only on the grid.*got \(5, 7\): use lno or lno_plus or deeponet or gnot"
     with pytest.raises(ValueError, match=refusal):
         require_capable(toy, "toy", Demand(other))
 
@@ -179,6 +184,10 @@ def test_configs_are_checked_by_their_types() -> None:
 @EVERY_MODEL
 @pytest.mark.parametrize("spec", [CLOUD_SPEC, GRID_SPEC, Spec(2, 1, 3, (60,))])
 def test_default_models_of_every_spec_read_each_sample_and_no_other(kind: str, spec: Spec) -> None:
+    if kind in NEED_GRID and spec is not GRID_SPEC:
+        with pytest.raises(ValueError, match="needs data on a 2-D grid"):
+            build_model(kind, None, spec)
+        return
     model, (x, u, _) = build_model(kind, None, spec).eval(), inputs()
     require_capable(model, kind, Demand(spec))
     changed = u.clone()
@@ -212,12 +221,12 @@ def parts_of(*tensors: torch.Tensor | None) -> Iterator[tuple[torch.Tensor | Non
 
 
 def test_the_models_that_stream() -> None:
-    assert STREAMING == ["lno"]  # the tests below are about these
+    assert STREAMING == ["lno", "lno_plus"]  # the tests below are about these
 
 
 @pytest.mark.parametrize("kind", [kind for kind in MODELS if kind not in STREAMING])
 def test_other_models_refuse_to_stream(kind: str) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, GRID_SPEC), inputs()
     for call in (
         lambda: model.encode_parts(lambda: parts_of(x, u, None, None)),
         lambda: model.decode(u, q),
@@ -230,7 +239,7 @@ def test_other_models_refuse_to_stream(kind: str) -> None:
 @pytest.mark.parametrize("kind", STREAMING)
 @pytest.mark.parametrize("masked", [False, True])
 def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, CLOUD_SPEC, elsewhere=True), inputs()
     mask = mask_of_lengths(60, 23) if masked else None
     z = model.encode_parts(lambda: parts_of(x, u, mask, None))
     y = torch.cat([model.decode(z, q[:, :7]), model.decode(z, q[:, 7:])], dim=1)
@@ -240,7 +249,7 @@ def test_streaming_models_read_parts_and_decode_parts(kind: str, masked: bool) -
 @pytest.mark.parametrize("kind", STREAMING)
 def test_streaming_models_reduce_their_sums(kind: str) -> None:
     """Points on two processes are all points, if each adds the sums of the other."""
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    model, (x, u, q) = small(kind, CLOUD_SPEC, elsewhere=True), inputs()
     seen = []
     model.reduce_with(lambda sums: seen.append(sums) or sums)
     first = model(x[:, :25], u[:, :25], q)
@@ -254,10 +263,11 @@ def test_streaming_models_reduce_their_sums(kind: str) -> None:
 @EVERY_MODEL
 def test_a_batch_is_passed_with_parameters_and_weights(kind: str) -> None:
     """Weights only if asked for, and only to models that read them."""
-    model, (x, u, _) = small(kind, Spec(2, 3, 3)), inputs()
+    grid = GRID if kind in NEED_GRID else None
+    model, (x, u, _) = small(kind, Spec(2, 3, 3, grid)), inputs()
     parameters = torch.tensor([[1.0, -2.0], [0.5, 3.0]])
     weights = torch.rand(1, 60, generator=torch.Generator().manual_seed(3))
-    mask = mask_of_lengths(60, 23)
+    mask = None if model.needs_grid else mask_of_lengths(60, 23)
     batch = Batch(x, u, x, mask=mask, parameters=parameters, weights=weights)
     joined = torch.cat((u, parameters[:, None].expand(2, 60, 2)), dim=-1)
     plain = model(x, joined, x, mask)
@@ -274,7 +284,8 @@ def test_a_batch_is_passed_with_parameters_and_weights(kind: str) -> None:
 
 @EVERY_MODEL
 def test_models_that_read_weights_count_points_by_them(kind: str) -> None:
-    model, (x, u, q) = small(kind, CLOUD_SPEC), inputs()
+    spec = GRID_SPEC if kind in NEED_GRID else CLOUD_SPEC
+    model, (x, u, q) = small(kind, spec), inputs()
     if not model.reads_weights:
         with pytest.raises(TypeError, match="weights"):
             model(x, u, q, weights=torch.ones(2, 60))

@@ -11,11 +11,19 @@ import torch
 from small_models import (
     CLOUD,
     DEEPONET,
+    FACTFORMER,
+    FACTFORMER_GRID,
+    GALERKIN,
+    GALERKIN_GRID,
     GNOT_ONE,
     GNOT_THREE,
     GRID,
     LNO_TIED,
     LNO_UNTIED,
+    PLUS,
+    PLUS_BY_POSITION,
+    PLUS_LOCAL,
+    PLUS_WITHOUT_PLACES,
     RAW,
     REGULAR,
     all_close,
@@ -61,6 +69,10 @@ FORMS = {
     # A number added to the scores of all points does not change a softmax over points. If the
     # decoder has the same scores, it does change the decoder's softmax over latent positions.
     "untied lno": Form(LNO_UNTIED, idle=frozenset({"encoder.projector.output.bias"})),
+    "lno_plus": Form(PLUS),
+    "lno_plus by position": Form(PLUS_BY_POSITION),
+    "lno_plus without places": Form(PLUS_WITHOUT_PLACES),
+    "lno_plus with convolutions": Form(PLUS_LOCAL),
     "deeponet": Form(DEEPONET),
     "gnot": Form(GNOT_ONE),
     "gnot of experts": Form(GNOT_THREE),
@@ -68,6 +80,10 @@ FORMS = {
     # Distances to reference points replace positions. The placeholder is for data without values.
     "transolver on a grid": Form(REGULAR, False, frozenset({"placeholder"})),
     "transolver on a raw grid": Form(RAW, idle=frozenset({"placeholder"})),
+    "galerkin": Form(GALERKIN),
+    "galerkin on a grid": Form(GALERKIN_GRID, False),
+    "factformer": Form(FACTFORMER),
+    "factformer with reference points": Form(FACTFORMER_GRID, False),
 }
 
 
@@ -259,7 +275,7 @@ def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
 def test_weights_are_the_whole_state(form: Form) -> None:
     """A model built without memory and given weights computes the same: model files rely on it."""
     model, (x, u, q) = build(form.config), inputs()
-    assert not list(model.buffers())
+    assert model.keeps_statistics == bool(list(model.buffers()))
     empty = make_without_memory(model.spec, form.config)
     empty.load_state_dict(model.state_dict(), assign=True)
     assert torch.equal(form.ask(empty, x, u, q), form.ask(model, x, u, q))

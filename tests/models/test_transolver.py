@@ -11,7 +11,8 @@ from scipy.special import softmax
 from small_models import CLOUD, GRID, RAW, REGULAR, build, close, count_parameters, inputs
 
 from lno import Spec
-from lno.models.transolver import Transolver, TransolverConfig, reference_distances
+from lno.models.stem import reference_distances
+from lno.models.transolver import Transolver, TransolverConfig
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 TIMED = replace(RAW, time_input=True)
@@ -41,7 +42,7 @@ def by_hand(model: Transolver, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         x = np.linalg.norm(near[:, None] - far, axis=-1)
     time = u[0, -1] if config.time_input else None
     u = u[:, :-1] if config.time_input else u
-    f = layers.mlp("preprocess", np.concatenate((x, u), -1), layers=0)
+    f = layers.mlp("stem.mlp", np.concatenate((x, u), -1), layers=0)
     if not config.convolution or u.shape[-1] == 0:
         f = f + w["placeholder"]
     if time is not None:
@@ -49,8 +50,8 @@ def by_hand(model: Transolver, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         for k in range(half):
             angle = time * np.exp(-np.log(10000) * k / half)
             features[k], features[half + k] = np.cos(angle), np.sin(angle)
-        hidden = layers.linear("time.0", features)
-        f = f + layers.linear("time.2", hidden / (1 + np.exp(-hidden)))  # SiLU between them
+        hidden = layers.linear("stem.time.0", features)
+        f = f + layers.linear("stem.time.2", hidden / (1 + np.exp(-hidden)))  # SiLU between them
     size = config.width // config.heads
     for k in range(config.layers):
         name = f"blocks.{k}"
@@ -132,9 +133,9 @@ def reference_names(model: Transolver) -> dict[str, np.ndarray]:
         "norm_mlp": "ln_2",
         "up.": "mlp.linear_pre.0.",
         "down.": "mlp.linear_post.",
-        "preprocess.input": "preprocess.linear_pre.0",
-        "preprocess.output": "preprocess.linear_post",
-        "time.": "time_fc.",
+        "stem.mlp.input": "preprocess.linear_pre.0",
+        "stem.mlp.output": "preprocess.linear_post",
+        "stem.time.": "time_fc.",
     }
     weights = {}
     for name, value in model.state_dict().items():
@@ -239,7 +240,7 @@ def test_initial_weights() -> None:
     model = Transolver(Spec(2, 1, 1, (85, 85)))
     attention = model.blocks[3].attention
     assert attention.temperature.tolist() == [0.5] * 8
-    for layer in (attention.slice, attention.output, model.blocks[0].up, model.preprocess.input):
+    for layer in (attention.slice, attention.output, model.blocks[0].up, model.stem.mlp.input):
         assert float(layer.weight.detach().std()) == pytest.approx(0.02, rel=0.1)
         assert not bool(layer.bias.any())
     bound = (9 * 128) ** -0.5  # torch's default for 3×3 convolutions of 128 channels

@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +14,19 @@ import torch
 from lno import Fields, Operator, Recipe, Spec, Steady
 from lno.data import Batch
 from lno.metrics import METRICS
-from lno.models import LNO, DeepONet, LNOConfig
+from lno.models import LNO, DeepONet, LNOConfig, LNOPlus, LNOPlusConfig
 from lno.training.distributed import SPLITS, Processes, join
 from lno.training.state import Training
 from lno.training.step import Step
 
 CASES = [(k, m) for k in ("shared", "ragged", "weighted") for m in METRICS]
-CASES.append(("huge", "relative_l2"))
+CASES += [(k, "relative_l2") for k in ("huge", "plus", "plus-ragged")]
 CONFIG = LNOConfig(width=16, latents=8, blocks=2, heads=2, layers=1)
+PLUS = LNOPlusConfig(width=16, latents=8, rounds=2, heads=2)
+MODELS = {
+    "plus": lambda spec: LNOPlus(spec, PLUS),
+    "plus-ragged": lambda spec: LNOPlus(spec, replace(PLUS, values=False)),
+}
 
 
 def batches(kind: str, count: int = 10) -> list[Batch]:
@@ -34,7 +40,7 @@ def batches(kind: str, count: int = 10) -> list[Batch]:
     for k in range(count):
         b = 1 if k % 7 == 6 else 4
         parameters = draw(b, 1)
-        if kind != "ragged":
+        if not kind.endswith("ragged"):
             x, u, y = draw(1, 30, 2), draw(b, 30, 1), draw(b, 30, 1)
             y = y * (1e200 if kind == "huge" else 1)  # whose squares are beyond all numbers
             sizes = draw(1, 30).exp()
@@ -52,7 +58,7 @@ def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor
     """Losses of 10 steps and the weights after them; under torchrun, split over processes."""
     torch.manual_seed(0)
     cpu, task = torch.device("cpu"), Steady()
-    model = LNO(Spec(2, 2, 1), CONFIG).double()
+    model = MODELS.get(kind, lambda spec: LNO(spec, CONFIG))(Spec(2, 2, 1)).double()
     data = Fields(np.zeros((3, 2)), np.zeros((4, 3, 1)), y=np.zeros((4, 3, 1)))
     recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0, weighted=kind == "weighted")
     scale = task.normalizers(data)
@@ -134,7 +140,7 @@ def run_with_budget(split: str) -> np.ndarray:
 
 def test_processes_that_split_points_need_a_model_that_streams() -> None:
     two = Processes(0, 2, "points")
-    with pytest.raises(ValueError, match=r"DeepONet needs all points .* \(lno\)"):
+    with pytest.raises(ValueError, match=r"DeepONet needs all points .* \(lno, lno_plus\)"):
         two.prepare(DeepONet(Spec(2, 1, 1)))
     with pytest.raises(ValueError, match="2 processes split the points of a sample"):
         two.part(Batch(torch.zeros(1, 1, 2), torch.zeros(1, 1, 1), torch.zeros(1, 1, 2)))

@@ -54,6 +54,15 @@ def test_pausing_and_resuming_changes_no_bit(whole: Operator, tmp_path: Path) ->
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
 
 
+def test_pausing_and_resuming_lno_plus_changes_no_bit(tmp_path: Path) -> None:
+    config = {"width": 16, "latents": 8, "rounds": 2, "heads": 2}
+    keys = {"recipe": EVERYTHING, "model": "lno_plus", "config": config}
+    for k in range(3):
+        fit(lines(), folder=tmp_path, pause_after=1e-9, resume=k > 0, **keys)
+    last = fit(lines(), folder=tmp_path, resume=True, **keys)
+    assert torch.equal(weights(last), weights(fit(lines(), **keys)))
+
+
 def test_pausing_between_two_points_of_the_curve_does_not_move_it(tmp_path: Path) -> None:
     keys = {"epochs": 6}  # 54 steps, a point at every second
     expected = curve(fit(lines(), **keys))

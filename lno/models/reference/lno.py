@@ -27,8 +27,16 @@ INSIDE_BLOCK = {
 }
 
 
-def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state dictionary of the LNO with these weights."""
+def translate(
+    weights: Mapping[str, Any], config: Mapping[str, Any]
+) -> tuple[LNOConfig, Spec, dict[str, Tensor]]:
+    """The config, spec and state dictionary of the LNO with these weights.
+
+    Args:
+        weights: arrays by their names in the paper's code.
+        config: `heads`, the number of attention heads.
+    """
+    heads = config["heads"]
     tied = any(name.startswith("attention_projector.") for name in weights)
     encoder = "attention_projector" if tied else "attention_encoder"
     modules = {**MODULES, encoder: "encoder.projector"}
@@ -66,5 +74,5 @@ def translate(weights: Mapping[str, Any], heads: int) -> tuple[LNOConfig, Spec, 
         latents = state["encoder.projector.output.weight"].shape[0]
     except KeyError as error:
         raise ValueError(f"the weights lack {error}: expected all weights of one LNO") from error
-    config = LNOConfig(width, latents, count("blocks."), heads, count("trunk.hidden."), tied, 1.0)
-    return config, spec, state
+    blocks, layers = count("blocks."), count("trunk.hidden.")
+    return LNOConfig(width, latents, blocks, heads, layers, tied, 1.0), spec, state

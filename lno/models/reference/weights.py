@@ -1,0 +1,87 @@
+"""Weights of published code, moved to the names of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Published:
+    """The weights of a published model, moved one after the other to our names.
+
+    What is neither moved nor skipped is not a weight of that model, and refused in the end.
+
+    Args:
+        weights: arrays by their published names.
+        model: the name of the model, for messages.
+
+    >>> published = Published({"fc.weight": [[1.0]], "fc.bias": [2.0], "unused": [3.0]}, "Example")
+    >>> published.layer("head", "fc")
+    >>> published.skip("unused")
+    >>> published.state()
+    {'head.weight': tensor([[1.]]), 'head.bias': tensor([2.])}
+    """
+
+    def __init__(self, weights: Mapping[str, Any], model: str) -> None:
+        self.rest = {name: torch.as_tensor(value) for name, value in weights.items()}
+        self.model = model
+        self._state: dict[str, Tensor] = {}
+
+    def take(self, name: str) -> Tensor:
+        """The weight of this name, which must be there, and counts as moved."""
+        if name not in self.rest:
+            raise ValueError(f"the weights lack {name!r}: expected all weights of one {self.model}")
+        return self.rest.pop(name)
+
+    def put(self, ours: str, value: Tensor) -> None:
+        """Give a weight of this package its value."""
+        self._state[ours] = value
+
+    def layer(self, ours: str, *theirs: str) -> None:
+        """A layer's weight and, if there is one, bias; several layers are joined to one."""
+        self.put(f"{ours}.weight", torch.cat([self.take(f"{name}.weight") for name in theirs]))
+        if f"{theirs[0]}.bias" in self.rest:
+            self.put(f"{ours}.bias", torch.cat([self.take(f"{name}.bias") for name in theirs]))
+
+    def mlp(self, ours: str, theirs: str) -> None:
+        """An `MLP` from the library's class of the same name."""
+        self.layer(f"{ours}.input", f"{theirs}.linear_pre.0")
+        for k in range(self.count(f"{theirs}.linears.")):
+            self.layer(f"{ours}.hidden.{k}", f"{theirs}.linears.{k}.0")
+        self.layer(f"{ours}.output", f"{theirs}.linear_post")
+
+    def block_mlp(self, name: str) -> None:
+        """The norm and MLP of a `PointBlock`, from the library's block of the same number."""
+        self.layer(f"{name}.norm_mlp", f"{name}.ln_2")
+        self.layer(f"{name}.up", f"{name}.mlp.linear_pre.0")
+        self.layer(f"{name}.down", f"{name}.mlp.linear_post")
+
+    def stem(self, ours: str = "stem", theirs: str = "preprocess") -> None:
+        """A `Stem` from the library's layers, which stand apart there."""
+        self.mlp(f"{ours}.mlp", theirs)
+        if "placeholder" in self.rest:
+            self.put(f"{ours}.placeholder", self.take("placeholder"))
+        for k in (0, 2) if "time_fc.0.weight" in self.rest else ():
+            self.layer(f"{ours}.time.{k}", f"time_fc.{k}")
+
+    def count(self, prefix: str) -> int:
+        """How many numbers or names follow the prefix: the layers of a list."""
+        return len(
+            {name[len(prefix) :].split(".")[0] for name in self.rest if name.startswith(prefix)}
+        )
+
+    def skip(self, *prefixes: str) -> None:
+        """Leave out weights that the published code has and does not use."""
+        for name in [name for name in self.rest if name.startswith(prefixes)]:
+            del self.rest[name]
+
+    def state(self) -> dict[str, Tensor]:
+        """All that was moved, by our names. An error if anything is left."""
+        if self.rest:
+            raise ValueError(
+                f"{min(self.rest)!r} is not a weight of the published code of {self.model}"
+            )
+        return self._state

@@ -1,0 +1,245 @@
+"""Properties of LNO+ beside those of every model: located latents, values at queries, streaming."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from small_models import PLUS, PLUS_BY_POSITION, build, close, inputs
+
+import lno
+from lno import Spec
+from lno.data import Fields
+from lno.models import LNOPlus, LNOPlusConfig, interpolation
+from lno.models.interpolation import Interpolant, interpolate
+from lno.models.lno_plus import Places, cluster_centres, evenly_spread, spacing
+from lno.models.streamed import slices
+
+GENERATOR = torch.Generator().manual_seed(4)
+TINY = {"width": 16, "latents": 9, "rounds": 2, "heads": 2}
+
+
+@pytest.mark.parametrize("config", [PLUS, PLUS_BY_POSITION], ids=["values", "positions"])
+@pytest.mark.parametrize("chunk", [1, 7, 1000])
+def test_chunks_equal_one_pass(config: LNOPlusConfig, chunk: int) -> None:
+    model = build(config, torch.float64)
+    x, u, q = inputs(n=60, q=45, dtype=torch.float64)
+    mask = torch.rand(2, 60, generator=GENERATOR) < 0.5
+    mask[1, :30] = False  # whole chunks of padding
+    weights = torch.rand(2, 60, generator=GENERATOR, dtype=torch.float64)
+    weights[0, 30:45] = 0.0  # and of points of size zero
+    parts = [(x[:, s], u[:, s], mask[:, s], weights[:, s]) for s in slices(60, chunk)]
+    z = model.encode_parts(lambda: parts)
+    known = interpolate(x, u, q, mask, weights) if config.values else None
+    y = torch.cat(
+        [
+            model.decode(z, q[:, s], None if known is None else known[:, s])
+            for s in slices(45, chunk)
+        ],
+        dim=1,
+    )
+    assert close(y, model(x, u, q, mask, weights), 1e-12)
+
+
+def test_decoding_without_the_values_it_needs_is_an_error() -> None:
+    model, (x, u, q) = build(PLUS), inputs()
+    z = model.encode_parts(lambda: [(x, u, None, None)])
+    with pytest.raises(ValueError, match="expected the values at x_query"):
+        model.decode(z, q)
+    with pytest.raises(ValueError, match="at least one observed point"):
+        model.encode_parts(list)
+
+
+def test_answers_near_an_observed_point_are_near_those_at_it() -> None:
+    """Values at queries are interpolated continuously, also from one observation to the next."""
+    model, (x, u, _) = build(PLUS, torch.float64), inputs(n=20, dtype=torch.float64)
+    a, b = x[:, 0], x[:, 1]
+    steps = torch.linspace(0, 1, 401, dtype=torch.float64)[:, None]
+    line = a[:, None] + steps * (b - a)[:, None]
+    y = model(x, u, line)
+    assert close(y[:, :1], model(x, u, x)[:, :1], 1e-12)
+    jumps = (y[:, 1:] - y[:, :-1]).abs().amax()
+    assert jumps < 0.1 * (y.amax() - y.amin())
+
+
+def test_positions_alone_do_not_see_values_at_the_queries() -> None:
+    """With one latent position all queries read the same token: only values tell them apart."""
+    spec, x = Spec(1, 1, 1), torch.tensor([[[-1.0], [0.0], [1.0]]])
+    u = torch.tensor([[[0.0], [5.0], [0.0]]])
+    swapped = u[:, [1, 0, 2]]
+    for values, differ in ((True, True), (False, False)):
+        torch.manual_seed(0)
+        config = LNOPlusConfig(16, 1, 1, 1, 2, located=False, values=values)
+        model = LNOPlus(spec, config)
+        with torch.no_grad():  # no scores: the token is the mean over all points,
+            model.rounds[0].attention.projector.output.weight.zero_()
+            model.branch.input.weight[:, 0] = 0.0  # whose features do not depend on positions
+        first, second = model(x, u, x), model(x, swapped, x)
+        assert close(first, second, 1e-5) != differ
+
+
+def test_processes_that_split_points_do_not_interpolate() -> None:
+    model, (x, u, q) = build(PLUS), inputs()
+    model.reduce_with(lambda sums: sums)
+    assert close(model(x, u, x), build(PLUS)(x, u, x), 1e-5)
+    with pytest.raises(ValueError, match=r"set LNOPlusConfig\.values to False"):
+        model(x, u, q)
+
+
+# -- located latents ---------------------------------------------------------------------------
+
+
+def test_scores_by_distance_are_those_of_gaussians() -> None:
+    places = Places(4, 2).double()
+    with torch.no_grad():
+        places.log_widths.copy_(torch.tensor([0.1, -0.2, 0.3, 0.0]))
+    x = torch.randn(1, 7, 2, generator=GENERATOR, dtype=torch.float64)
+    for m in range(4):
+        square = (x[0] - places.centres[m]).square().sum(-1)
+        expected = -square / (2 * torch.exp(places.log_widths[m]) ** 2)
+        assert torch.allclose(places(x)[0, :, m], expected, atol=1e-12)
+
+
+def test_tokens_start_as_patches_of_the_domain() -> None:
+    """Each latent position reads near its place at first; without places, all read alike."""
+    spreads = {}
+    x = torch.rand(1, 2000, 2, generator=GENERATOR) * 12**0.5 - 3**0.5
+    for located in (True, False):
+        torch.manual_seed(0)
+        model = LNOPlus(Spec(2, 0, 1), LNOPlusConfig(32, 25, 2, 1, 4, located=located))
+        scores = model.rounds[0].scores(model._positions(x))
+        means = torch.softmax(scores, dim=1)[0].T @ x[0]
+        spreads[located] = float(means.std(dim=0).mean().detach())
+        if located:
+            assert close(means, model.places.centres, 0.25)
+    assert spreads[True] > 0.8 > 3 * spreads[False]
+
+
+@pytest.mark.parametrize("coordinates", [1, 2, 3, 4])
+def test_places_without_data_fill_the_box(coordinates: int) -> None:
+    points = evenly_spread(4**coordinates, coordinates)
+    assert np.abs(points).max() < 3**0.5
+    halves = (points > 0).astype(int) @ 2 ** np.arange(coordinates)
+    counts = np.bincount(halves, minlength=2**coordinates)
+    assert counts.min() >= 0.5 * counts.mean()
+
+
+def test_cluster_centres_follow_the_points_and_the_seed() -> None:
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 3000)
+    ring = np.stack((np.cos(angle), np.sin(angle)), -1)
+    centres = cluster_centres(ring, 40, seed=1)
+    assert np.abs(np.linalg.norm(centres, axis=1) - 1).max() < 0.05  # no place in the hole
+    around = np.sort(np.arctan2(centres[:, 1], centres[:, 0]))
+    assert np.diff(around).max() < 4 * 2 * np.pi / 40
+    assert np.array_equal(centres, cluster_centres(ring, 40, seed=1))
+    assert not np.array_equal(centres, cluster_centres(ring, 40, seed=2))
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_fewer_points_than_latent_positions(count: int) -> None:
+    points = np.arange(2.0 * count).reshape(count, 2)
+    centres = cluster_centres(points, 30, seed=0)
+    assert centres.shape == (30, 2) and np.isfinite(centres).all()
+    assert np.isfinite(np.log(spacing(centres)))
+
+
+def test_fit_places_the_latents_over_the_training_points() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=(8, 50, 2)) * [1.0, 0.1] + [5.0, 0.0]  # a strip, different in each sample
+    data = Fields(x, u=x[..., :1], y=x[..., 1:])
+    recipe = {"learning_rate": 1e-12}
+    op = lno.Operator.fit(
+        data, model="lno_plus", config=TINY, epochs=1, recipe=recipe, members=2, progress=False
+    )
+    encoded = op.normalizers.encode(data.batch(np.arange(8))).x.reshape(-1, 2)
+    nearest = [
+        torch.cdist(model.places.centres.cpu(), encoded).amin(dim=1).max() for model in op.members
+    ]
+    assert max(nearest) < 0.3
+    assert not torch.equal(op.members[0].places.centres, op.members[1].places.centres)
+
+
+# -- values at other points --------------------------------------------------------------------
+
+
+def test_interpolation_is_exact_at_the_observations_and_within_their_range() -> None:
+    x, u, q = inputs(n=40, q=30, i=2, dtype=torch.float64)
+    assert torch.allclose(interpolate(x, u, x), u, atol=1e-9)
+    y = interpolate(x, u, q)
+    assert (y >= u.amin(1, keepdim=True)).all() and (y <= u.amax(1, keepdim=True)).all()
+    assert torch.equal(interpolate(x, torch.ones_like(u), q).round(decimals=12), torch.ones_like(y))
+
+
+def test_interpolation_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, u, q = inputs(n=40, q=30, dtype=torch.float64)
+    whole = interpolate(x, u, q)
+    monkeypatch.setattr(interpolation, "PAIRS", 400)
+    assert torch.allclose(interpolate(x, u, q), whole, atol=1e-12)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_nearest_neighbours_interpolate_like_all_points(weighted: bool) -> None:
+    rng = np.random.default_rng(0)
+    axis = np.linspace(-1, 1, 12)
+    x = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    u, q = rng.normal(size=(144, 3)), rng.uniform(-1, 1, (50, 2))
+    sizes = rng.uniform(0.5, 2, 144) if weighted else None
+    tensors = (torch.from_numpy(v)[None] for v in (x, u, q))
+    size = None if sizes is None else torch.from_numpy(sizes)[None]
+    expected = interpolate(*tensors, weights=size)[0].numpy()
+    assert np.abs(Interpolant(x, u, sizes)(q) - expected).max() < 0.02
+    assert np.allclose(Interpolant(x, u, sizes)(x), u, atol=1e-9)
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_predictions_of_many_points_equal_those_of_few(
+    values: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamed in chunks, with values interpolated from nearest neighbours, and all at once."""
+    rng = np.random.default_rng(0)
+    axis = np.linspace(0, 1, 14)
+    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    u = np.sin(4 * grid[None, :, :1] + rng.uniform(0, 3, (12, 1, 1)))
+    data = Fields(grid, u, y=2 * u)
+    config = {**TINY, "values": values}
+    op = lno.Operator.fit(data, model="lno_plus", config=config, epochs=4, progress=False)
+    q = rng.uniform(0.05, 0.95, (80, 2))
+    whole, at_x = op.predict(grid, u[0], q), op.predict(grid, u[0])
+    monkeypatch.setattr("lno.prediction.CHUNK", 33)
+    scale = np.abs(whole).max()
+    assert np.abs(op.predict(grid, u[0], q) - whole).max() < (0.02 if values else 1e-5) * scale
+    assert np.abs(op.predict(grid, u[0]) - at_x).max() < 1e-5 * scale
+
+
+def test_defaults_depend_on_where_answers_are_wanted() -> None:
+    x, q = np.random.default_rng(0).uniform(size=(2, 6, 20, 1))
+    same = Fields(x, u=x, y=x)
+    other = Fields(x, u=x, x_query=q, y=q)
+    fit = {"model": "lno_plus", "epochs": 1, "progress": False}
+    assert lno.Operator.fit(same, **fit).model.config == LNOPlusConfig()
+    assert lno.Operator.fit(other, **fit).model.config == LNOPlusConfig(values=False)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"local": 4}, "local must be odd, got 4"),
+        ({"local": 65}, "local must be a whole number from 3 to 63"),
+        ({"rounds": 0}, "rounds must be a whole number from 1 to 128"),
+        ({"located": 1}, "located must be True or False"),
+    ],
+)
+def test_impossible_settings_are_errors(keys: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LNOPlusConfig(**keys)
+
+
+def test_convolutions_need_a_grid_and_values() -> None:
+    local = replace(PLUS, local=3)
+    with pytest.raises(ValueError, match="needs data on a 2-D grid, got grid None"):
+        LNOPlus(Spec(2, 1, 1), local)
+    with pytest.raises(ValueError, match="needs values=True"):
+        LNOPlus(Spec(2, 1, 1, (4, 5)), replace(local, values=False))
