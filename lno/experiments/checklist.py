@@ -132,8 +132,9 @@ def checklist(results: Path) -> Table:
     for row in ROWS:
         found = verdict_of(row, results)
         command = f"`{row.how}`" if row.how else "none yet"
-        rows.append([row.number, row.title, command, found.state, found.text, found.why])
-    return Table("Checklist", ["", "title", "command", "runs", "verdict", "why"], rows)
+        state = f"**{found.text}**; {found.state}" if found.state else f"**{found.text}**"
+        rows.append([row.heading, command, state, found.why])
+    return Table("Checklist", ["in the paper", "command", "verdict and runs", "why"], rows)
 
 
 def summary(results: Path) -> dict[Verdict, str]:
@@ -278,7 +279,7 @@ ROWS = (
         "The same for both stages of the inverse problem, three seeds of each.",
         "completer",
         findings.inverse_spread_evidence,
-        "lno reproduce completer --seeds 3; lno reproduce propagator --seeds 3",
+        "lno reproduce completer --seeds 3 && lno reproduce propagator --seeds 3",
         _three_seeds,
     ),
     Row(

@@ -232,7 +232,9 @@ def best_as_published(exceptions: Sequence[str] = ()) -> Judge:
 
 
 def best_size(claim: str, key: str, is_so: Callable[[str, list[int], int], bool]) -> Judge:
-    """Whether the size with the smallest error is where the paper has it.
+    """Whether the size with the smallest error is where the paper has it, on forward problems.
+
+    Of the inverse problem the paper says nothing definite.
 
     Args:
         claim: what the paper says.
@@ -241,8 +243,8 @@ def best_size(claim: str, key: str, is_so: Callable[[str, list[int], int], bool]
     """
 
     def judge(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
-        cases = Cases()
-        for name, found in longest(errors_of(specs, results)).items():
+        cases, forward = Cases(), [spec for spec in specs if spec.problem in FORWARD["lno"]]
+        for name, found in longest(errors_of(forward, results)).items():
             sizes = {int(getattr(s.preset.config, key)): each for s, each in found.items()}
             if len(sizes) > 2:
                 best = min(sizes, key=lambda size: sizes[size].error)

@@ -71,7 +71,7 @@ def resolution_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
         found, printed = means_of(spec, results, "relative_l2"), paper.RESOLUTION.get(spec.model)
         ours = [_percent(found.get(f"test:grid={n}")) for n in GRIDS]
         theirs = [(printed or {}).get(n) for n in GRIDS]
-        series.append(_series(spec.model, ours, theirs))
+        series.append(_series(spec.model, ours, theirs, specs))
     caption = "Trained on 43² points of Darcy flow, tested on more; flat is good."
     ticks = [f"{n}²" for n in GRIDS]
     return _drawn(caption, series, ticks, "test points", "relative L2 error, %")
@@ -235,15 +235,21 @@ def _stages(
         found, ours = means_of(spec, results, "relative_mae"), spec.recipe != recipe
         values = [_percent(found.get(name)) for name in names]
         theirs = [None] * len(names) if ours else printed.get(spec.model, [None] * len(names))
-        line = _series(spec.model, values, theirs)
+        line = _series(spec.model, values, theirs, specs)
         if ours:
             line = Series(f"{line.name}, our recipe", values, theirs, "#000000")
         series.append(line)
     return series
 
 
-def _series(model: str, ours: Sequence[float | None], theirs: Sequence[float | None]) -> Series:
-    return Series(model_name(model), ours, theirs, colour_of(model, [model]))
+def _series(
+    model: str,
+    ours: Sequence[float | None],
+    theirs: Sequence[float | None],
+    specs: Sequence[RunSpec],
+) -> Series:
+    colour = colour_of(model, [spec.model for spec in specs])
+    return Series(model_name(model), ours, theirs, colour)
 
 
 def _source(source: str, between: str = " ") -> str:

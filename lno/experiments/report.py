@@ -18,6 +18,7 @@ from lno.experiments import (
     checklist,
     documents,
     efficiency,
+    findings,
     method_pictures,
     overview,
     positions,
@@ -34,7 +35,7 @@ from lno.problems import PROBLEMS
 from lno.report import html
 from lno.report import runs as figures
 from lno.report.sections import Picture, Section, contents, contents_markdown
-from lno.report.tables import Table
+from lno.report.tables import Table, spread
 
 TITLE = "The Latent Neural Operator, measured again"
 ABOUT = (
@@ -45,7 +46,7 @@ ABOUT = (
 RULE = (
     "A claim of the paper holds or does not hold where our runs are at least as long as the "
     "paper's. Where all of them are shorter, it is not decidable in our budget, whichever way they "
-    "point."
+    f"point. An error is the paper's up to {100 * findings.ALIKE - 100:.0f} % more."
 )
 ORDER = ("training_step", "precision", "attention", "latent_block", "memory", "sharpness")
 BEYOND, SOLVERS, ENGINEERING = "Beyond the paper", "Solvers and data", "Speed and reliability"
@@ -289,8 +290,15 @@ def _other_runs(results: Path) -> list[Section]:
     """Runs that no table has: on somebody's data file, or of another length."""
     own = {path for each in EXPERIMENTS.values() for path in _paths(each, results)}
     runs = [(path, run) for path, run in figures.load_runs(results) if path not in own]
+    rows = []
+    for group in figures.grouped([run for _, run in runs]):
+        name = next(iter(group.runs[0].metrics), "")
+        errors = [run.metrics[name]["relative_l2"] for run in group.runs if name in run.metrics]
+        rows.append([_heading(group.runs[0]), group.label, name, spread(errors)])
+    header = ["data", "run", "first test set", "relative L2, %"]
     text = "Runs that are in no table above: of another length, on other data, of other recipes."
-    return [Section("Other runs", text, more=_of_runs(runs))] if runs else []
+    table = Table("Other runs", header, rows)
+    return [Section("Other runs", text, "", [table], more=_of_runs(runs))] if runs else []
 
 
 def _benchmarks() -> dict[str, dict[str, str]]:

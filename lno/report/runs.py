@@ -50,9 +50,15 @@ def model_name(model: str) -> str:
 
 
 def colour_of(model: str, others: Sequence[str]) -> str:
-    """The colour of a model: its place in the table of models, those of no table after them."""
-    known = [*MODELS, *UNTRAINED, *sorted({*others} - {*MODELS, *UNTRAINED})]
-    return COLOURS[known.index(model) % len(COLOURS)]
+    """The colour of a model beside others in a figure, in the order of the table of models.
+
+    >>> colour_of("lno", ["gnot", "lno"]) == COLOURS[0], colour_of("gnot", ["gnot", "lno"])
+    (True, '#d55e00')
+    """
+    shown = {model, *others}
+    order = [*MODELS, *UNTRAINED, *sorted(shown - {*MODELS, *UNTRAINED})]
+    place = [name for name in order if name in shown].index(model)
+    return COLOURS[place % len(COLOURS)]
 
 
 @dataclass(frozen=True)

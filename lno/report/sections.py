@@ -153,7 +153,8 @@ def contents(sections: Sequence[Section]) -> str:
     for section in sections:
         below = " ".join(html.link(_short(part), part.title) for part in section.parts)
         items.append(f"<li>{html.link(section.title, section.title)} <span>{below}</span></li>")
-    return f'<nav aria-label="Contents"><h2>Contents</h2><ul>{"".join(items)}</ul></nav>'
+    kind = "" if any(section.parts for section in sections) else " class=flat"
+    return f'<nav aria-label="Contents"><h2>Contents</h2><ul{kind}>{"".join(items)}</ul></nav>'
 
 
 def contents_markdown(sections: Sequence[Section]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_up import file_run
+from filed_runs import file_run
 
 from lno.experiments import checklist, findings, inverse, paper, resolution
 from lno.experiments.checklist import ROWS, Row, verdict_of
@@ -40,10 +40,10 @@ def test_every_row_says_how_to_read_it_and_what_makes_it() -> None:
         assert row.text.endswith("."), row.number
         assert row.how or not row.exists, row.number
     table = checklist.checklist(Path("nowhere"))
-    assert [row[0] for row in table.rows] == [row.number for row in ROWS]
+    assert [row[0] for row in table.rows] == [row.heading for row in ROWS]
     for row, shown in zip(ROWS, table.rows, strict=True):
-        assert shown[2] == (f"`{row.how}`" if row.exists else "none yet")
-        assert shown[4]
+        assert shown[1] == (f"`{row.how}`" if row.exists else "none yet")
+        assert shown[2].startswith(f"**{verdict_of(row, Path('nowhere')).text}**")
 
 
 def test_commands_of_rows_are_commands() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import file_run
+from filed_runs import file_run
 from matplotlib.figure import Figure
 from pages import Page, read
 
@@ -100,7 +100,7 @@ def test_an_empty_ledger_is_a_page_of_what_is_missing(tmp_path: Path) -> None:
 def test_markdown_has_a_row_for_each_and_its_pictures_have_names(tmp_path: Path) -> None:
     text = report.markdown(RESULTS, "images/a-")
     for row in ROWS:
-        assert f"\n| {row.number} | " in text
+        assert f"\n| {row.heading} | " in text
     shown = [line.split("](")[1].split(")")[0] for line in text.splitlines() if line[:2] == "!["]
     names = [f"images/a-{name}" for s in report.sections(RESULTS) for name, _ in s.files()]
     assert shown == names and len(set(names)) == len(names)
