@@ -79,12 +79,12 @@ def test_time_is_an_input_channel() -> None:
         (
             Spec(2, 1, 1),
             GeoFNOConfig(),
-            r"GeoFNO needs .* got grid None: use GeoFNOConfig\(c",
+            r"GeoFNO needs .* got grid None: .*, or use GeoFNOConfig\(c",
         ),
         (
             Spec(3, 1, 1),
             GeoFNOConfig(cloud=LatentGrid()),
-            "3 coordinates .*: use lno or ",
+            "got 3 coordinates: .*, or use lno or ",
         ),
     ],
 )
