@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_models import FFNO as SMALL
 from small_models import FFNO_SHARED, GRID, build, close, count_parameters, inputs
-from test_published import AIRFOIL, inputs_of, open_fixture
+from test_published_models import AIRFOIL, inputs_of, open_fixture
 
 from lno import Spec
 from lno.models import FFNO, FFNOConfig, build_model, from_reference

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from small_models import GEOFNO_CLOUD, GEOFNO_GRID, GRID, build, close, count_parameters, inputs
-from test_published import AIRFOIL, ELASTICITY
+from test_published_models import AIRFOIL, ELASTICITY
 
 from lno import Spec
 from lno.models import Demand, GeoFNO, GeoFNOConfig, LatentGrid, build_model, require_capable

@@ -23,7 +23,16 @@ from small_models import (
     make,
     make_without_memory,
 )
-from test_published import AIRFOIL, DARCY, ELASTICITY, NS2D, PIPE, PLASTICITY, inputs_of, load
+from test_published_models import (
+    AIRFOIL,
+    DARCY,
+    ELASTICITY,
+    NS2D,
+    PIPE,
+    PLASTICITY,
+    inputs_of,
+    load,
+)
 from torch import nn
 
 from lno import Spec
