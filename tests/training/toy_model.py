@@ -20,7 +20,7 @@ SIZES: dict[str, dict[str, Any]] = {
     "toy": {},
     "lsm": {"width": 4, "heads": 2, "tokens": 2, "basis": 2},
     "ufno": {"width": 4, "modes": 4, "reference": 3},
-    "ono": {"width": 16, "layers": 2, "heads": 2, "modes": 3},
+    "ono": {"width": 16, "layers": 1, "heads": 2, "modes": 3},
 }
 EVERYTHING = Recipe(
     epochs=2, batch=3, optimizer="muon", learning_rate=2e-3, clip=1.0, ema=0.8, weight_decay=0.01
