@@ -15,6 +15,7 @@ from lno.version import __version__
 if TYPE_CHECKING:
     from lno import models
     from lno.data import Fields, Spec
+    from lno.data.grids import grid
     from lno.data.observe import Intervals, RandomRatio, Window
     from lno.operator import Operator
     from lno.reconstruct import Reconstructor
@@ -36,6 +37,7 @@ __all__ = [
     "Steady",
     "Window",
     "__version__",
+    "grid",
     "models",
 ]
 _MODULES = {
@@ -52,6 +54,7 @@ _MODULES = {
     "Spec": "lno.data",
     "Steady": "lno.tasks",
     "Window": "lno.data.observe",
+    "grid": "lno.data.grids",
 }
 
 

@@ -26,7 +26,7 @@ from lno.version import __version__
 
 COMMANDS = {
     "quickstart": "Train a small operator and look at what it does, in about five minutes.",
-    "data": "Make, join, read and inspect data sets.",
+    "data": "Make, import, join, read, check and inspect data sets.",
     "train": "Train an operator on a problem or a data file.",
     "evaluate": "Print the errors of a trained operator.",
     "predict": "Predict a field from observations with a trained operator.",

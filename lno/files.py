@@ -170,7 +170,7 @@ def read_json(path: str | Path, kind: str = "a JSON file") -> Any:
 
     NaN and infinity are errors here too.
     """
-    _require_regular(path, kind)
+    require_regular(path, kind)
     try:
         size = Path(path).stat().st_size
         if size > limits.JSON_BYTES:
@@ -231,7 +231,8 @@ def _integer(digits: str) -> int:
     return int(digits)
 
 
-def _require_regular(path: str | Path, kind: str) -> None:
+def require_regular(path: str | Path, kind: str) -> None:
+    """Raise unless the file exists and is a plain one."""
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected {kind}")
@@ -251,7 +252,7 @@ def require_signature(path: str | Path, signature: bytes, offset: int, kind: str
         kind: what the caller expects, in words, for the error.
     """
     path = Path(path)
-    _require_regular(path, kind)
+    require_regular(path, kind)
     with path.open("rb") as file:
         head = file.read(offset + len(signature))
     if head[offset:] == signature:

@@ -20,3 +20,10 @@ JSON_INTEGER = 2**63  # whole numbers lie below; larger ones are no measurement
 HDF5_RATIO = 200
 HDF5_SMALL_BYTES = 2**28
 HDF5_EMPTY_ROWS = 10**6  # along an axis that no stored value backs
+
+# Arrays of files of other programs: at most `IMPORT_RATIO` times what the file holds for them, for
+# fields that compress very well; small arrays may compress better than that.
+IMPORT_RATIO = 200
+IMPORT_SMALL_BYTES = 2**24
+IMPORT_VARIABLES = 10_000  # of one file
+NPY_HEADER_BYTES = 10_000  # that describe the shape and the type of an array

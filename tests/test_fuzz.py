@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from importlib.util import find_spec
 from pathlib import Path
 
 import h5py
@@ -22,6 +23,8 @@ from lno.training.state import METADATA_KEY
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 FILES = {"models": 68, "data": 44, "csv": 80, "json": 60, "api": 90}
+if find_spec("meshio") and find_spec("xarray"):  # of the extra "formats"
+    FILES["imports"] = 110
 RUNS = {"checkpoints": 14, "kills": 4, "disk": 5, "writers": 3}
 SMALL = {"width": 8, "latents": 4, "blocks": 1, "heads": 2, "layers": 1}
 

@@ -225,7 +225,8 @@ class _Worker:
         where = self.trace.read_text() if self.trace.exists() else ""
         frames = [line for line in where.splitlines() if "File " in line]
         top = frames[0] if frames else ""
-        inside = "h5py" in top or "/lno/data/store.py" in top
+        ours = ("/lno/data/store.py", "/lno/data/imports/hdf5.py")  # that call HDF5
+        inside = "h5py" in top or "h5netcdf" in top or any(name in top for name in ours)
         short = [frame.split("/")[-1].replace('"', "") for frame in frames[:4]]
         return name, HDF5 if inside else HANG, ", called from ".join(short), True
 

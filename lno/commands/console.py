@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from lno.files import require_folder
 from lno.text import visible
 
 if TYPE_CHECKING:
@@ -96,3 +97,10 @@ def reading(what: str) -> Iterator[None]:
         raise ValueError(
             f"{what}: damaged, or not written by lno ({type(error).__name__}: {error})"
         ) from error
+
+
+def require_h5(out: str | Path) -> None:
+    """Raise unless an HDF5 file can be written there: before the work, not after it."""
+    if Path(out).suffix not in (".h5", ".hdf5"):
+        raise ValueError(f"cannot write {out}: expected a name ending in .h5")
+    require_folder(Path(out).parent)

@@ -1,4 +1,4 @@
-"""`lno data`: make, join, read and inspect data sets."""
+"""`lno data`: make, import, join, read, check and inspect data sets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lno.commands.console import command, new_app, show, show_lines
+from lno.commands import checks, imports
+from lno.commands.console import command, new_app, require_h5, show, show_lines
 from lno.commands.info import describe_fields
 from lno.config import from_dict
 from lno.data import Fields
 from lno.experiments.pictures import sample_gallery
-from lno.files import require_folder
 from lno.problems import PROBLEMS, Problem, read_published
 from lno.problems.join import join_files
 from lno.problems.make import make_file
@@ -22,7 +22,7 @@ from lno.report import plots
 from lno.training.device import pick_solver_device
 from lno.training.progress import progress
 
-app = new_app("Make, join, read and inspect data sets.")
+app = new_app("Make, import, join, read, check and inspect data sets.")
 MADE = ", ".join(name for name, cls in PROBLEMS.items() if cls.can_make())
 READ = ", ".join(name for name, cls in PROBLEMS.items() if cls.published)
 PROTOCOLS = ", ".join(dict.fromkeys(key for cls in PROBLEMS.values() for key in cls.published))
@@ -117,6 +117,10 @@ def inspect_data(
         show(f"wrote {plot}")
 
 
+app.command("import", epilog=imports.EXAMPLE)(imports.import_data)
+app.command("check", epilog=checks.EXAMPLE)(checks.check_data)
+
+
 def build_problem(name: str, settings: Mapping[str, str]) -> Problem:
     """A problem by name, with some of its parameters set by text."""
     if name not in PROBLEMS:
@@ -152,10 +156,3 @@ def describe_failures(fields: Fields) -> list[str]:
         for key, what in lines.items()
         if found[key]
     ]
-
-
-def require_h5(out: str | Path) -> None:
-    """Raise unless an HDF5 file can be written there: before the work, not after it."""
-    if Path(out).suffix not in (".h5", ".hdf5"):
-        raise ValueError(f"cannot write {out}: expected a name ending in .h5")
-    require_folder(Path(out).parent)

@@ -15,6 +15,7 @@ from lno.config import require_count
 from lno.data import checks, columns
 from lno.data.batch import Batch
 from lno.data.columns import Column, Index, as_column, as_single_column, to_tensor
+from lno.data.exchange import Exchange
 from lno.data.spec import Sample, Spec
 from lno.text import visible
 
@@ -22,7 +23,7 @@ COLUMNS = ("x", "u", "x_query", "y", "weights", "query_weights", "background")
 INDEX_COLUMNS = ("cells", "grid_index")  # of whole numbers
 
 
-class Fields:
+class Fields(Exchange):
     """Samples of an operator: values u observed at points x, and answers y at points x_query.
 
     Args:

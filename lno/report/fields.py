@@ -63,10 +63,10 @@ class Nodes:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The coordinates to the right and upwards: x to the right, else the first."""
+        """The coordinates to the right and upwards: x or longitude to the right, else the first."""
         if self.positions.shape[1] == 1:
             return (0,)
-        return (1, 0) if self.names[1] == "x" else (0, 1)
+        return (1, 0) if self.names[1].lower() in ("x", "lon", "longitude") else (0, 1)
 
     @property
     def limits(self) -> list[tuple[float, float]]:

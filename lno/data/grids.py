@@ -1,0 +1,96 @@
+"""Points of regular grids, and finding the grid that a list of points forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from lno.data.checks import as_shape, require_number, require_type
+
+# Where n points lie between the ends 0 and 1 of an axis, and what that is in words.
+POINTS = {
+    "endpoints": "both ends included",
+    "no-endpoint": "without the upper end",
+    "centres": "the centres of equal cells",
+}
+
+
+def grid(
+    shape: Sequence[int],
+    low: float | Sequence[float] = 0.0,
+    high: float | Sequence[float] = 1.0,
+    points: str = "endpoints",
+) -> Float[np.ndarray, "n d"]:
+    """The points of a regular grid in C order: the last coordinate varies fastest.
+
+    Args:
+        shape: the number of points along each axis.
+        low: the lower end of each axis, or of all.
+        high: the upper end.
+        points: "endpoints": i/(n − 1) of the way, both ends included; "no-endpoint": i/n, without
+            the upper end, as for periodic axes; "centres": (i + ½)/n, the centres of cells.
+
+    >>> grid((2, 3)).tolist()
+    [[0.0, 0.0], [0.0, 0.5], [0.0, 1.0], [1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]
+    >>> grid((4,), high=360, points="no-endpoint")[:, 0].tolist()
+    [0.0, 90.0, 180.0, 270.0]
+    >>> grid((4,), points="centres")[:, 0].tolist()
+    [0.125, 0.375, 0.625, 0.875]
+    """
+    sizes = as_shape("shape", shape)
+    lows, highs = (_each(name, v, len(sizes)) for name, v in (("low", low), ("high", high)))
+    axes = [a + (b - a) * unit_axis(n, points) for n, a, b in zip(sizes, lows, highs, strict=True)]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+
+
+def unit_axis(n: int, points: str) -> Float[np.ndarray, " n"]:
+    """Where n points lie between 0 and 1, as in `grid`."""
+    require_type("points", points, str, f"one of {', '.join(POINTS)}")
+    if points not in POINTS:
+        raise ValueError(f"points: expected one of {', '.join(POINTS)}, got {points!r}")
+    at = np.arange(n, dtype=np.float64)
+    return (at if points != "centres" else at + 0.5) / (
+        n if points != "endpoints" else max(n - 1, 1)
+    )
+
+
+def find_grid(
+    x: Float[np.ndarray, "n d"],
+) -> tuple[tuple[int, ...], Int[np.ndarray, " n"]] | None:
+    """The shape of the grid that points form, and their order in it; None: they form none.
+
+    Every combination of the values of the coordinates must be there once.
+
+    >>> shape, order = find_grid(np.array([[0.0, 5.0], [1.0, 5.0], [0.0, 6.0], [1.0, 6.0]]))
+    >>> shape, order.tolist()
+    ((2, 2), [0, 2, 1, 3])
+    >>> find_grid(np.array([[0.0, 5.0], [1.0, 5.0], [0.0, 6.0]])) is None
+    True
+    """
+    n, d = x.shape
+    span = np.ptp(x, axis=0)
+    if n < 2 or not np.isfinite(span).all() or np.any(span == 0):
+        return None
+    # Written as text or in single precision, equal coordinates differ in their last digits.
+    rounded = np.round((x - x.min(0)) / span, 6)
+    axes = [np.unique(rounded[:, k], return_inverse=True) for k in range(d)]
+    shape = tuple(len(values) for values, _ in axes)
+    if np.prod([float(k) for k in shape]) != n:
+        return None
+    flat = np.ravel_multi_index([place.ravel() for _, place in axes], shape)
+    order = np.argsort(flat, kind="stable")
+    return (shape, order) if np.array_equal(flat[order], np.arange(n)) else None
+
+
+def _each(name: str, value: float | Sequence[float], count: int) -> list[float]:
+    """One number for each axis."""
+    several = isinstance(value, list | tuple | np.ndarray)
+    values: list[Any] = list(value) if several else [value] * count  # type: ignore[arg-type]
+    for one in values:
+        require_number(name, one)
+    if len(values) != count:
+        raise ValueError(f"{name}: expected {count} numbers, one for each axis, got {len(values)}")
+    return [float(one) for one in values]

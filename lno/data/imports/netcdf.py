@@ -1,0 +1,95 @@
+"""NetCDF files and `xarray.Dataset`: variables whose axes have names. Needs xarray and h5netcdf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from lno.data.checks import described
+from lno.data.foreign import ForeignFileError
+from lno.data.imports.hdf5 import opened
+from lno.data.imports.source import Source, Variable, missing_extra, reading
+from lno.text import visible
+
+KIND = "a NetCDF file"
+CLASSIC = (b"CDF\x01", b"CDF\x02")  # version 3, which SciPy reads; version 4 is HDF5
+
+
+def read_netcdf(path: Path) -> Source:
+    """The variables of a NetCDF file; fill values become NaN: not there."""
+    try:
+        import h5netcdf  # noqa: F401
+        import xarray
+    except ImportError as error:
+        raise missing_extra(path, "xarray and h5netcdf") from error
+    with path.open("rb") as file:
+        classic = file.read(4) in CLASSIC
+    if not classic and not h5py.is_hdf5(path):
+        raise ForeignFileError(f"{path} is not {KIND}: it is damaged, or of another program")
+    engine: Any = "scipy" if classic else "h5netcdf"
+
+    def load(name: str) -> np.ndarray:
+        with reading(path, KIND):
+            if not classic:
+                with h5py.File(path, "r") as stored:
+                    opened(path, name, stored)
+            with xarray.open_dataset(path, engine=engine, decode_times=False) as data:
+                return np.asarray(data[name].values)
+
+    notes = []
+    if not classic:
+        with reading(path, KIND), h5py.File(path, "r") as stored:
+            stored.attrs.get("_nc3_strict")  # where this fails, h5netcdf prints a traceback too
+    with reading(path, KIND), xarray.open_dataset(path, engine=engine, decode_times=False) as data:
+        variables = {
+            str(name): _variable(path, str(name), v, load) for name, v in data.variables.items()
+        }
+        if not classic:
+            with h5py.File(path, "r") as stored:
+                groups = [name for name in stored if isinstance(stored[name], h5py.Group)]
+            notes = [f"groups are not read: {', '.join(groups)}"] if groups else []
+    return Source(str(path), variables, notes=tuple(notes))
+
+
+def from_dataset(dataset: Any) -> Source:
+    """The variables of an `xarray.Dataset` or `DataArray`; dates become days since the first."""
+    if hasattr(dataset, "to_dataset") and not hasattr(dataset, "data_vars"):
+        dataset = dataset.to_dataset(name=dataset.name or "values")
+    if not hasattr(dataset, "data_vars"):
+        raise TypeError(f"dataset: expected an xarray.Dataset, got {described(dataset)}")
+
+    def load(name: str) -> np.ndarray:
+        return np.asarray(dataset[name].values)
+
+    variables = {
+        str(name): _variable("the dataset", str(name), v, load)
+        for name, v in dataset.variables.items()
+    }
+    return Source("the dataset", variables)
+
+
+def _variable(where: object, name: str, found: Any, load: Callable[[str], np.ndarray]) -> Variable:
+    kind, unit = found.dtype.kind, str(found.attrs.get("units", ""))
+    if kind == "M":
+        unit = "days"
+
+    def read() -> np.ndarray:
+        if kind not in "biufM":
+            raise ForeignFileError(
+                f"{where}, {visible(name)}: expected real numbers, got values of type {found.dtype}"
+            )
+        values = load(name)
+        if kind != "M":
+            return values
+        days = (values - values.min()) / np.timedelta64(1, "D")
+        return np.asarray(days, np.float64)
+
+    def texts() -> list[str]:
+        return [str(value) for value in load(name).ravel()]
+
+    axes = tuple(map(str, found.dims))
+    return Variable(name, tuple(found.shape), read, kind in "biufM", axes, unit, texts)
