@@ -183,17 +183,26 @@ def flags(fields: Nonconformity, calibration: Calibration) -> Bool[np.ndarray, "
     return flagged
 
 
-def factor(scores: Float[np.ndarray, "s p"], level: float) -> float:
+def factor(
+    scores: Float[np.ndarray, "s p"] | Sequence[Float[np.ndarray, " _"]], level: float
+) -> float:
     """The smallest λ with (Σ over fields of the share of scores above λ + 1) / (s + 1) ≤ 1 − level.
+
+    Args:
+        scores: of the points of each field; fields may differ in their number of points.
+        level: the share of points that are to lie inside the bounds, on average over fields.
 
     >>> factor(np.arange(9.0)[:, None], 0.9), factor(np.arange(39.0)[:, None], 0.9)
     (8.0, 35.0)
     """
-    fields, points = scores.shape
-    require_fields(fields, level)
-    allowed = (1 - level) * (fields + 1) - 1  # fields' worth of points outside
-    above = math.floor(allowed * points + 1e-6)
-    return float(-np.partition(-scores, above, axis=None)[above])
+    require_fields(len(scores), level)
+    allowed = (1 - level) * (len(scores) + 1) - 1  # fields' worth of points outside
+    shares = np.concatenate([np.full(len(one), 1 / len(one)) for one in scores])
+    every = np.concatenate(list(scores))
+    order = np.argsort(-every)
+    outside = np.cumsum(shares[order])
+    above = int(np.searchsorted(outside, allowed + 1e-9, side="right"))
+    return float(every[order[min(above, len(order) - 1)]])
 
 
 def require_fields(fields: int, level: float) -> None:

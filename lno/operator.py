@@ -13,37 +13,34 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lno import evaluation
-from lno.config import require_count, require_range, to_dict
+from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
-from lno.models import Model, build_model, require_capable
-from lno.prediction import Prediction, as_observations, predict_batch, predict_groups
+from lno.models import Model, require_capable
+from lno.prediction import Prediction, observations, predict_batch, predict_groups
+from lno.scores import Score
 from lno.tasks import Steady, Task
 from lno.text import visible
-from lno.training.device import hardware, pick_device
+from lno.training.device import pick_device
 from lno.training.distributed import join
 from lno.training.inputs import (
-    asks_elsewhere,
     check_arguments,
     copies,
     demand,
-    model_config,
-    model_spec,
+    new_models,
     require_alike,
     require_inputs,
-    training_positions,
 )
-from lno.training.loop import curve_rows
 from lno.training.precision import pick_precision
 from lno.training.recipe import Recipe
-from lno.training.run import run
+from lno.training.run import provenance, run
 from lno.training.samples import split_validation
 from lno.training.state import Training
-from lno.version import __version__
+from lno.trust import Reference, Trust, calibrate, distribution, predict_bounded, warn_of_few_points
 
 
 @dataclass(repr=False)
@@ -64,6 +61,7 @@ class Operator:
         query_set: the number of queries that are answered together, for models whose answers depend
             on which other queries are asked; None: all.
         provenance: how it was trained.
+        trust: how far its predictions can be trusted; see `calibrated`.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]
@@ -83,6 +81,7 @@ class Operator:
     weighted: bool = False
     query_set: int | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
+    trust: Trust = field(default_factory=Trust)
 
     def __post_init__(self) -> None:
         if self.conditional and not self.task.observes_answers:
@@ -90,6 +89,7 @@ class Operator:
                 "conditional: only a field that is itself observed at some points can be "
                 f"conditioned on the observations, not {type(self.task).__name__}; use Completion"
             )
+        self.trust.require_fit(self)
 
     @classmethod
     def fit(
@@ -169,12 +169,8 @@ class Operator:
             own = (init.members, init.normalizers)
             kind, nets = init.kind, copies(*own, members, prepared, task)
         else:
-            kind, spec = model, model_spec(prepared, normalizers, task)
-            config = model_config(model, config, spec, task, asks_elsewhere(prepared, task))
-            nets = [build_model(model, config, spec, seed + k) for k in range(members)]
-            positions = training_positions(prepared, normalizers, task)
-            for k, net in enumerate(nets):
-                net.initialise(positions, seed + k)
+            kind, seeds = model, range(seed, seed + members)
+            nets = new_models(model, config, seeds, prepared, normalizers, task)
         require_capable(nets[0], kind, demand(nets[0], prepared, task, recipe.queries))
         validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
         training = Training(
@@ -193,40 +189,11 @@ class Operator:
         )
         began = perf_counter()
         finished = run(
-            training,
-            kind,
-            used.digest,
-            folder,
-            resume=resume,
-            minutes=minutes,
-            pause_after=pause_after,
-            show=progress,
-            tensorboard=tensorboard,
+            training, kind, used.digest, folder, resume, minutes, pause_after, progress, tensorboard
         )
         paused = pause_after is not None and perf_counter() - began >= 60 * pause_after
         stopped = "" if finished else "paused" if paused else "interrupted"
-        provenance = {
-            "lno": __version__,
-            "torch": torch.__version__,
-            "hardware": hardware(where),
-            "precision": training.precision,
-            "data": {**used.provenance, "digest": used.digest, "samples": len(used)},
-            "recipe": to_dict(recipe),
-            "symmetries": [g.name for g in symmetries],
-            "seed": seed,
-            "finished": finished,
-            **({"stopped": stopped} if stopped else {}),
-            "seconds": round(training.seconds, 2),
-            "compile_seconds": round(training.compile_seconds, 2),
-            "peak_memory_gb": training.peak_memory / 1e9 or None,
-            "members": members,
-            "steps": training.step,
-            "total_steps": training.total_steps,
-            "epochs": training.step / training.steps_per_epoch,
-            "curve": curve_rows(training.curve),
-            **({"init": init.provenance} if init else {}),
-        }
-        return cls(
+        made = cls(
             list(training.end()),
             kind,
             task,
@@ -235,8 +202,9 @@ class Operator:
             conditional or bool(init and init.conditional),
             recipe.weighted,
             recipe.queries if nets[0].queries_interact else None,
-            provenance,
+            provenance(training, used, stopped, init.provenance if init else None),
         )
+        return replace(made, trust=Trust(Reference.of(made, prepared)))
 
     def __repr__(self) -> str:
         names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
@@ -266,11 +234,12 @@ class Operator:
         return sum(p.numel() for model in self.members for p in model.parameters())
 
     def member(self, k: int) -> Operator:
-        """The operator of the k-th member alone."""
+        """The operator of the k-th member alone; calibrate it anew."""
         require_type("k", k, int, "the number of a member")
         if not 0 <= k < len(self.members):
             raise IndexError(f"no member {k}: this operator has {len(self.members)}, from 0 on")
-        return replace(self, members=[self.members[k]])
+        one = self.members[k]
+        return self if len(self.members) == 1 else replace(self, members=[one], trust=Trust())
 
     def on_grid(self, grid: tuple[int, ...]) -> Operator:
         """The same operator for data on another grid; models that need none do not change."""
@@ -288,6 +257,7 @@ class Operator:
         weights: Any = None,
         background: Any = None,
         noise: float = 0.0,
+        bounds: float | None = None,
     ) -> Any:
         """Predict at `x_query` what the values `u` at `x` imply.
 
@@ -306,27 +276,59 @@ class Operator:
                 operator was trained with one.
             noise: the standard deviation of errors of u, for conditional operators: the prediction
                 then smooths the observations instead of passing through them.
+            bounds: a level like 0.9, for operators that are `calibrated` for it.
 
         Returns:
             Values (q, o), (b, q, o) or a list, as the input came; NumPy for NumPy, torch for torch.
+            With bounds, a `BoundedPrediction`: `prediction`, `lower` and `upper` in this form, and
+            the out-of-distribution `scores` of each sample. On average over new samples of the
+            trained kind, at least this share of the points lies inside, of each channel.
         """
-        given = as_observations(x, u, x_query, parameters, weights, background, self.labels.space)
-        fields = given.fields
+        given = observations(self, x, u, x_query, parameters, weights, background)
         require_range("noise", noise, 0.0, 1e30)
         if noise and not self.conditional:
             raise ValueError(
                 "noise: only a conditional operator takes the errors of u into account"
             )
-        if weights is not None and not self.model.reads_weights:
-            raise ValueError(f"weights: {self.kind} does not read the sizes of points; lno does")
-        self.labels.check(fields, self.normalizers.x.period)
-        used = self if weights is None else replace(self, weighted=True)
-        parts = predict_groups(used, fields, float(noise))
-        if given.listed:
-            answers = [row for part in parts for row in part]
-            return [given.like(a) for a in answers]
-        answer = torch.cat(list(parts))
-        return given.like(answer[0] if given.single else answer)
+        if noise and bounds is not None:
+            raise ValueError(
+                "noise: bounds are calibrated for exact observations; pass one of both"
+            )
+        warn_of_few_points(self, given.fields)
+        if bounds is not None:
+            return predict_bounded(given.reader(self), given, bounds)
+        found = predict_groups(given.reader(self), given.fields, float(noise))
+        return given.like([prediction.mean() for _, prediction in found])
+
+    def distribution(
+        self, x: Any, u: Any = None, x_query: Any = None, **others: Any
+    ) -> list[tuple[Score, ...]]:
+        """Whether samples are like those of training: the scores of each, in a list.
+
+        A `Score` has a value and a threshold; one above it flags the sample as out of distribution.
+        There are scores for inputs, parameters, positions, points (their number and spacing) and
+        the latent tokens of models that stream. Without calibration there are none.
+
+        Args:
+            x: as in `predict`, and so are u and x_query.
+            u: values at x.
+            x_query: positions of the answers.
+            others: parameters, weights and background, as in `predict`.
+        """
+        given = observations(self, x, u, x_query, **others)
+        return distribution(given.reader(self), given.fields)
+
+    def calibrated(self, held_out: Fields, level: float = 0.9) -> Operator:
+        """The same operator with bounds and out-of-distribution scores, which `save` keeps.
+
+        Args:
+            held_out: samples with answers that it was not trained on, at least 9 for level 0.9.
+            level: on average over new samples of this kind, at least this share of the points lies
+                inside the bounds, of each channel (`lno.calibration`).
+        """
+        require_type("held_out", held_out, Fields, "samples with answers, Fields(x, u, y=...)")
+        require_range("level", level, 0.0, 1.0)
+        return replace(self, trust=calibrate(self, held_out, level))
 
     def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
         """The prediction of every member for a batch in physical units."""
@@ -367,10 +369,7 @@ class Operator:
         self.labels.compare(test, "x", "y")
 
         def predict(batch: Batch) -> Tensor:
-            numbers = 0 if batch.parameters is None else batch.parameters.shape[-1]
-            got = (("x", batch.x.shape[-1]), ("u", batch.u.shape[-1]), ("parameters", numbers))
-            for key, count in got:
-                self.labels.require(key, count)
+            self.labels.require_batch(batch)
             return self.predict_batch(batch).mean()
 
         return evaluation.evaluate(

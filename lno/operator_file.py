@@ -30,6 +30,7 @@ from lno.models import MODELS, Model
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation, Rollout, Task
 from lno.training.device import pick_device
+from lno.trust import Trust
 
 KEY, VERSION = "lno.operator", 3  # one key: a second one would make the bytes of a file random
 KIND = "a model file (safetensors) written by lno"
@@ -89,6 +90,7 @@ class Content:
     weighted: bool
     query_set: int | None
     provenance: dict[str, Any]
+    trust: dict[str, Any] | None = None  # files of earlier versions have none
 
 
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
@@ -108,6 +110,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "weighted": operator.weighted,
         "query_set": operator.query_set,
         "provenance": operator.provenance,
+        "trust": operator.trust.to_json(),
     }
     text = json.dumps(content)
     _require_provenance(_content({KEY: text}).provenance)  # what is saved can be loaded
@@ -238,6 +241,7 @@ def _build(content: Content, weights: dict[str, Tensor], where: torch.device) ->
         content.weighted,
         content.query_set,
         content.provenance,
+        Trust() if content.trust is None else Trust.from_json(content.trust),
     )
 
 

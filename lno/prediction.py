@@ -20,7 +20,7 @@ from torch import Tensor
 
 from lno.data import Batch, Fields
 from lno.data.columns import as_real
-from lno.data.krige import conditional_mean
+from lno.data.krige import conditional_mean, conditional_moments
 from lno.data.normalize import Normalizers
 from lno.models import Model, apply_model
 from lno.models.interpolation import Interpolant
@@ -41,14 +41,21 @@ class Prediction:
         members: a prediction of each.
         residuals: the observations minus each model's own prediction there, before it is corrected
             by them; None unless the operator is conditional.
+        deviation: the standard deviation of the kriging error, the mean over the members; None
+            unless the operator is conditional and it was asked for.
     """
 
     members: Float[Tensor, "k b q o"]
     residuals: Float[Tensor, "k b n i"] | None = None
+    deviation: Float[Tensor, "b q o"] | None = None
 
     def mean(self) -> Float[Tensor, "b q o"]:
         """The mean over the members."""
         return self.members.mean(0) if len(self.members) > 1 else self.members[0]
+
+    def spread(self) -> Float[Tensor, "b q o"] | None:
+        """The standard deviation over the members; None where there is one."""
+        return self.members.std(0) if len(self.members) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -60,19 +67,51 @@ class Observations:
         single: it was one sample without a batch axis; so is the answer.
         listed: samples came as a list, or differ in their number of points: the answer is a list.
         device: of the tensors; None: it was no torch.
+        weighted: the sizes of points were given to be read.
     """
 
     fields: Fields
     single: bool
     listed: bool
     device: torch.device | None = None
+    weighted: bool = False
 
-    def like(self, answer: Tensor) -> Tensor | np.ndarray:
-        """An answer in the form of the question: torch for torch, else NumPy."""
+    def reader(self, operator: Operator) -> Operator:
+        """The operator that reads them: a weighted one where the sizes of points were given."""
+        return replace(operator, weighted=True) if self.weighted else operator
+
+    def like(self, answers: Sequence[Tensor]) -> Any:
+        """Answers (b, q, o) to groups of samples in the form of the question.
+
+        One array or a list of them, with or without a batch axis; torch for torch, else NumPy.
+        """
+        if self.listed:
+            return [self._converted(row) for group in answers for row in group]
+        whole = torch.cat(list(answers))
+        return self._converted(whole[0] if self.single else whole)
+
+    def _converted(self, answer: Tensor) -> Tensor | np.ndarray:
         return answer.numpy() if self.device is None else answer.to(self.device)
 
 
-def as_observations(
+def observations(
+    operator: Operator,
+    x: Any,
+    u: Any = None,
+    x_query: Any = None,
+    parameters: Any = None,
+    weights: Any = None,
+    background: Any = None,
+) -> Observations:
+    """The arguments of `Operator.predict` as data that the operator can read."""
+    found = _as_observations(x, u, x_query, parameters, weights, background, operator.labels.space)
+    if found.weighted and not operator.model.reads_weights:
+        raise ValueError(f"weights: {operator.kind} does not read the sizes of points; lno does")
+    operator.labels.check(found.fields, operator.normalizers.x.period)
+    return found
+
+
+def _as_observations(
     x: Any, u: Any, x_query: Any, parameters: Any, weights: Any, background: Any, space: int
 ) -> Observations:
     """The arguments of `Operator.predict` as data; NumPy, torch or nested lists."""
@@ -109,7 +148,7 @@ def as_observations(
     listed = isinstance(arrays["x"], list) or isinstance(arrays["x_query"], list)
     first = (v[0] if isinstance(v, list | tuple) and v else v for v in (x, u))
     device = next((v.device for v in first if isinstance(v, Tensor)), None)
-    return Observations(fields, single, listed or fields.is_ragged, device)
+    return Observations(fields, single, listed or fields.is_ragged, device, weights is not None)
 
 
 def _arrays(name: str, values: Any) -> Any:
@@ -121,27 +160,37 @@ def _arrays(name: str, values: Any) -> Any:
     return as_real(name, values)
 
 
-def predict_groups(operator: Operator, fields: Fields, noise: float) -> Iterator[Tensor]:
-    """Predictions for as many samples at a time as fit into one chunk of points."""
+def groups(operator: Operator, fields: Fields) -> Iterator[tuple[int, Batch]]:
+    """As many samples at a time as fit into one chunk of points, and the number of the first."""
     points = max(len(fields[0].x), len(fields[0].x_query))
     size = 1 if fields.is_ragged else max(1, CHUNK // points)
     for part in slices(len(fields), size):
         batch = fields.batch(np.arange(part.start, part.stop))
         if batch.background is not None and operator.task.observes_answers:
             batch = replace(batch, observed_background=background_at(batch, operator.normalizers))
-        prediction = predict_batch(operator, batch, noise).mean()
-        bad = ~torch.isfinite(prediction)
+        yield part.start, batch
+
+
+def predict_groups(
+    operator: Operator, fields: Fields, noise: float, deviation: bool = False
+) -> Iterator[tuple[Batch, Prediction]]:
+    """Finite predictions for `groups` of samples."""
+    for first, batch in groups(operator, fields):
+        prediction = predict_batch(operator, batch, noise, deviation)
+        bad = ~torch.isfinite(prediction.mean())
         if bad.any():
             sample, point, _ = bad.nonzero()[0].tolist()
             raise RuntimeError(
-                f"the prediction for sample {part.start + sample}, point {point} is not finite: "
+                f"the prediction for sample {first + sample}, point {point} is not finite: "
                 "the input is far from the training data, or the weights are damaged"
             )
-        yield prediction
+        yield batch, prediction
 
 
 @torch.inference_mode()
-def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Prediction:
+def predict_batch(
+    operator: Operator, batch: Batch, noise: float = 0.0, deviation: bool = False
+) -> Prediction:
     """The prediction of every member for a batch in physical units.
 
     Args:
@@ -149,11 +198,12 @@ def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Predi
         batch: what is observed, and where the answer is wanted.
         noise: the standard deviation of the observations' errors, in their units; for conditional
             operators.
+        deviation: measure that of the kriging error, too.
     """
     operator.normalizers.require_readable(batch)
     with matmul_precision("fp32"):
         if operator.conditional:
-            return _conditional(operator, batch, noise)
+            return _conditional(operator, batch, noise, deviation)
         values = []
         for model in operator.members:
 
@@ -165,7 +215,7 @@ def predict_batch(operator: Operator, batch: Batch, noise: float = 0.0) -> Predi
         return Prediction(torch.stack(values))
 
 
-def _conditional(operator: Operator, batch: Batch, noise: float) -> Prediction:
+def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool) -> Prediction:
     """The members' predictions conditioned on the observations."""
     scale, device = operator.normalizers, operator.device
     at = (batch.x_query, batch.x)
@@ -174,7 +224,7 @@ def _conditional(operator: Operator, batch: Batch, noise: float) -> Prediction:
     background, observed = batch.background, batch.observed_background
     u = batch.u.to(at_x) if observed is None else (batch.u - observed).to(at_x)
     features = scale.x.distance_features
-    corrected = conditional_mean(
+    given = (
         features(batch.x).expand(len(batch), -1, -1).to(device),
         u.to(device),
         features(batch.x_query).to(device),
@@ -184,9 +234,15 @@ def _conditional(operator: Operator, batch: Batch, noise: float) -> Prediction:
         noise,
         scale.x.distance_axes,
     )
+    errors = None
+    if deviation:
+        corrected, kriged = conditional_moments(*given)
+        errors = kriged.mean(0).to(at_query)
+    else:
+        corrected = conditional_mean(*given)
     values = corrected.to(at_query)
     values = values if background is None else values + background.to(values)
-    return Prediction(values, u - at_x)
+    return Prediction(values, u - at_x, errors)
 
 
 def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> list[Tensor]:
@@ -195,34 +251,52 @@ def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> 
     Observations are encoded once for all sets.
     """
     model.eval()
-    device, scale, task = operator.device, operator.normalizers, operator.task
     b, n = len(batch), batch.x.shape[1]
     chunk = max(1, CHUNK // b)
-
-    def ready(some: Batch) -> Batch:
-        return task.model_input(scale.encode(some)).to(device)
-
     if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
-        asked = [ready(_asked_at(batch, place)) for place in places]
+        asked = [_ready(operator, _asked_at(batch, place)) for place in places]
         return [_whole(model, each, operator).float().cpu() for each in asked]
-
-    def observed() -> Iterator[tuple[Any, ...]]:
-        for part in slices(n, chunk):
-            some = ready(_asked_at(batch.at_points(part), batch.x[:, :1]))
-            weights = some.weights if operator.weighted else None
-            yield some.x, some.inputs, some.mask, weights
-
-    z = model.encode_parts(observed)
+    z = _encode(operator, model, batch)
     values = _interpolants(operator, batch) if model.reads_query_values else []
     found = []
     for place in places:
-        out = torch.empty(b, place.shape[1], len(scale.y.mean))
+        out = torch.empty(b, place.shape[1], len(operator.normalizers.y.mean))
         for part in slices(place.shape[1], chunk):
             some = _asked_at(batch.at_points(slice(0, 1)), place[:, part])
-            known = [ready(_interpolated(some, scale, values)).inputs] if values else []
-            out[:, part] = model.decode(z, ready(some).x_query, *known).float().cpu()
+            known = [_interpolated(some, operator.normalizers, values)] if values else []
+            inputs = [_ready(operator, each).inputs for each in known]
+            out[:, part] = model.decode(z, _ready(operator, some).x_query, *inputs).float().cpu()
         found.append(out)
     return found
+
+
+@torch.inference_mode()
+def encode_batch(operator: Operator, batch: Batch) -> Float[Tensor, "b ..."]:
+    """What the first member makes of the observations of a batch: its latent tokens, on the CPU.
+
+    For models that stream, and tasks that a model reads as the data are.
+    """
+    operator.normalizers.require_readable(batch)
+    operator.model.eval()
+    with matmul_precision("fp32"):
+        return _encode(operator, operator.model, batch).float().cpu()
+
+
+def _encode(operator: Operator, model: Model, batch: Batch) -> Tensor:
+    """The observations of a batch in physical units, encoded a chunk of points at a time."""
+
+    def observed() -> Iterator[tuple[Any, ...]]:
+        for part in slices(batch.x.shape[1], max(1, CHUNK // len(batch))):
+            some = _ready(operator, _asked_at(batch.at_points(part), batch.x[:, :1]))
+            weights = some.weights if operator.weighted else None
+            yield some.x, some.inputs, some.mask, weights
+
+    return model.encode_parts(observed)
+
+
+def _ready(operator: Operator, batch: Batch) -> Batch:
+    """A batch in physical units as a model reads it, on its device."""
+    return operator.task.model_input(operator.normalizers.encode(batch)).to(operator.device)
 
 
 def _interpolants(operator: Operator, batch: Batch) -> list[Interpolant]:

@@ -8,7 +8,6 @@ a factor that is calibrated on held-out fields, gives bounds (`lno.calibration`)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from lno.distribution import Ensemble, at_least_usual, scores
 from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
-from lno.scores import Score
+from lno.scores import Score, warn_if_flagged
 from lno.tasks import Completion, Propagation
 
 NAMES = ("completer.safetensors", "propagator.safetensors", "calibration.json")
@@ -161,9 +160,7 @@ class Reconstructor:
         of_one = {name: float(value[0]) for name, value in statistics.items()}
         judged = scores(len(u), count, of_one, self.calibration)
         result = Reconstruction(self.axes(), field, field - width, field + width, judged)
-        if result.flagged:
-            reasons = "; ".join(score.reason for score in judged if score.flagged)
-            warnings.warn(f"out of distribution: {reasons}", stacklevel=2)
+        warn_if_flagged([judged])
         return result
 
     def validated(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:

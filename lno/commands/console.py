@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 out = Console(highlight=False, markup=False, emoji=False)
 err = Console(highlight=False, markup=False, emoji=False, stderr=True)
 INTERRUPTED = 130  # the exit code after Ctrl-C
+FLAGGED = 3  # the exit code under --strict for a field that is out of distribution
 
 
 def new_app(text: str | None = None) -> typer.Typer:

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from lno.commands.console import new_app, say, show_errors
+from lno.commands.console import new_app, say, show, show_errors
 from lno.data import Fields
 from lno.experiments.sources import held_out_samples, samples_to_test
 from lno.operator import Operator
+from lno.trust import check
 
 app = new_app()
 
@@ -23,7 +24,8 @@ def evaluate(
 ) -> None:
     """Print the errors of a model on a data file, or on the test samples of its own problem.
 
-    Of the file that it was trained on, only the test samples count.
+    Of the file that it was trained on, only the test samples count. Of a calibrated model, also the
+    share of points inside its bounds, and the share of samples that are out of distribution.
     """
     operator = Operator.load(model, device)
     if file is None:
@@ -33,4 +35,13 @@ def evaluate(
         test = samples_to_test(operator, model, file, fields)
         if test is not fields:
             say(f"{file} is what it was trained on: these are its {len(test)} test samples")
+    bounds = operator.trust.bounds
+    if bounds is not None:
+        found = check(operator, test)
+        shares = ", ".join(
+            f"{name} {100 * share:.1f} %"
+            for name, share in zip(operator.labels.names["y"], found.contained, strict=True)
+        )
+        show(f"inside the bounds of {100 * bounds.level:g} %: {shares}")
+        show(f"out of distribution: {100 * found.flagged:.1f} % of the samples")
     show_errors(operator.evaluate(test))

@@ -16,6 +16,7 @@ from lno.data import Fields, columns
 from lno.operator import Operator
 from lno.tasks import to_json
 from lno.training.device import hardware, pick_device
+from lno.trust import Trust
 from lno.version import __version__
 
 app = new_app()
@@ -121,12 +122,20 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
         "task": str(to_json(operator.task)),
         "trained in": box,
         "frame": labels.frame or "not given",
+        "bounds": _describe_bounds(operator.trust),
     }
     try:
         lines |= _describe_training(origin)
     except (LookupError, TypeError, ValueError, AttributeError):  # not what `fit` writes
         lines["provenance"] = str(origin)
     return lines
+
+
+def _describe_bounds(trust: Trust) -> str:
+    bounds = trust.bounds
+    if bounds is None:
+        return "none: not calibrated"
+    return f"{100 * bounds.level:g} %, calibrated on {bounds.samples} held-out samples"
 
 
 def _describe_training(origin: dict[str, Any]) -> dict[str, str]:

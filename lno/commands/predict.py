@@ -9,13 +9,15 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from lno.commands.console import new_app, show
+from lno.commands.console import FLAGGED, new_app, show
 from lno.data import Fields
 from lno.data.tables import read_csv, write_csv
 from lno.experiments.pictures import prediction_picture
 from lno.files import replacing
 from lno.operator import Operator
 from lno.report import plots
+from lno.scores import warn_if_flagged
+from lno.trust import BoundedPrediction
 
 app = new_app()
 
@@ -40,12 +42,20 @@ def predict(
     plot: Annotated[
         Path | None, typer.Option(help="Also draw the first sample (.png, .svg).")
     ] = None,
+    bounds: Annotated[
+        float | None,
+        typer.Option(help="Also write lower and upper bounds of this level, like 0.9."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 if a sample is out of distribution.")
+    ] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Predict a field from observations with a trained operator.
 
     Without --at or --grid: at the query points of the file, else on the grid of the training data,
-    else at the observed points.
+    else at the observed points. Calibrated models, as lno train makes them, give bounds, and
+    warnings of samples that are out of distribution.
     """
     if result.suffix not in (".csv", ".npz", ".h5"):
         raise ValueError(f"cannot write {result}: expected a name ending in .csv, .npz or .h5")
@@ -56,13 +66,56 @@ def predict(
     operator = Operator.load(model, device)
     given = _observations(operator, observed)
     asked = given if _has_own_queries(given, at, grid) else _elsewhere(operator, given, at, grid)
-    answers = _answers(operator, asked)
+    if strict:
+        _require_scores(operator)
+    found = _predicted(operator, asked, bounds)
+    answers = _answers(operator, asked, found.prediction)
     figure = None if plot is None else prediction_picture(answers)
-    _write(answers, result)
-    show(f"wrote {result}: {answers}")
+    _write(_with_bounds(answers, found), result)
+    show(f"wrote {result}: {answers}{'' if bounds is None else f', bounds of {100 * bounds:g} %'}")
     if plot is not None and figure is not None:
         plots.save(figure, plot)
         show(f"wrote {plot}")
+    if strict and found.flagged:
+        raise typer.Exit(FLAGGED)
+
+
+def _require_scores(operator: Operator) -> None:
+    if not operator.trust.thresholds:
+        raise ValueError(
+            "--strict: without calibration it is not known whether a sample is out of "
+            "distribution; calibrate the model (Operator.calibrated)"
+        )
+
+
+def _predicted(operator: Operator, asked: Fields, level: float | None) -> BoundedPrediction:
+    """The predictions, with bounds if they are asked for, and a warning of what cannot be trusted.
+
+    Without bounds, lower and upper are None.
+    """
+    if level is not None:
+        return operator.predict(asked, bounds=level)
+    found = operator.predict(asked)
+    scores = operator.distribution(asked)
+    warn_if_flagged(scores)
+    return BoundedPrediction(found, None, None, scores)
+
+
+def _with_bounds(answers: Fields, found: BoundedPrediction) -> Fields:
+    """The predictions with their bounds, if there are any, as further channels."""
+    names, units = list(answers.names["y"]), list(answers.units["y"])
+    each = [found.prediction]
+    for key, values in (("lower", found.lower), ("upper", found.upper)):
+        if values is not None:
+            names += [f"{name}_{key}" for name in answers.names["y"]]
+            units += answers.units["y"]
+            each.append(values)
+    together = [np.concatenate(parts, -1) for parts in zip(*each, strict=True)]
+    return answers.replace(
+        y=together if answers.is_ragged else np.stack(together),
+        names={**answers.names, "y": names},
+        units={**answers.units, "y": units},
+    )
 
 
 def _observations(operator: Operator, path: Path) -> Fields:
@@ -134,7 +187,7 @@ def _shape(text: str, axes: int) -> tuple[int, ...]:
     return tuple(int(p) for p in parts)
 
 
-def _answers(operator: Operator, asked: Fields) -> Fields:
+def _answers(operator: Operator, asked: Fields, prediction: Any) -> Fields:
     """The predictions as data, with the names and units of the operator."""
     labels = operator.labels
     given = ("u", *(["parameters"] if asked.parameters is not None else []))
@@ -146,7 +199,7 @@ def _answers(operator: Operator, asked: Fields) -> Fields:
         asked.x,
         asked.u,
         None if asked.same_points else asked.x_query,
-        operator.predict(asked),
+        prediction,
         parameters=asked.parameters,
         cells=asked.cells,
         grid=asked.grid,

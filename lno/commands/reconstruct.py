@@ -9,7 +9,7 @@ from typing import Annotated, cast
 import numpy as np
 import typer
 
-from lno.commands.console import new_app, show
+from lno.commands.console import FLAGGED, new_app, show
 from lno.data.sensors import SensorError
 from lno.data.tables import read_numbered
 from lno.files import replacing
@@ -17,7 +17,6 @@ from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
 from lno.training.device import one_thread
 
-FLAGGED = 3  # the exit code under --strict for a field that is out of distribution
 ON_ONE_CORE = 512  # sensors at most: more cores gain little there, and lose much on a busy machine
 
 app = new_app()

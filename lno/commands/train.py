@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from lno.calibration import promise
 from lno.commands.console import INTERRUPTED, command, new_app, show, show_errors
-from lno.experiments.execution import MODEL, execute
+from lno.experiments.execution import HELD_OUT, MODEL, execute
 from lno.experiments.presets import NAMES
 from lno.experiments.sources import describe
 from lno.models import MODELS
+from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.training.distributed import is_main
 
@@ -92,6 +94,7 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        _show_bounds(done.operator)
     else:
         again = [word for word in sys.argv[1:] if word != "--resume"]
         show(f"stopped early; {path} is the model so far. Resume with:")
@@ -99,3 +102,15 @@ def train(
     show_errors(done.errors)
     if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished
+
+
+def _show_bounds(operator: Operator) -> None:
+    """Whether predictions of the model have bounds, and what these promise."""
+    bounds = operator.trust.bounds
+    if bounds is None:
+        show(f"no bounds: calibrating them takes {HELD_OUT} held-out samples (Operator.calibrated)")
+    else:
+        show(
+            f"lno predict --bounds {bounds.level:g}, calibrated on {bounds.samples} held-out "
+            f"samples: {promise(bounds.level)}"
+        )

@@ -22,6 +22,7 @@ NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0
 JITTER = 1e-8  # the nugget of exact observations: coinciding ones stay solvable;
 TOLERANCE = 1e-4  # it may move the answer by this share of the observed values
 FIT_POINTS, FIT_POINTS_NOISY = 512, 192  # observations that decide length scales and nugget
+DEVIATION_POINTS = 512  # observations that decide the deviation: it costs their number squared
 SCRATCH = {"cpu": 2**19, "cuda": 2**24}  # matrix entries at once: what fits into the caches
 
 
@@ -105,6 +106,30 @@ class GaussianProcess:
         size = max(1, _scratch(x) // x[..., 0].numel())
         parts = [matern(torch.cdist(q, x)) @ self.weights for q in queries.split(size, dim=1)]
         return self.kernels.own(self.by_function(torch.cat(parts, dim=1)))
+
+    def deviation(self, queries: Float[Tensor, "b q f"]) -> Float[Tensor, "g b q i"]:
+        """The conditional standard deviation at the queries, with the most likely variance.
+
+        Of more than DEVIATION_POINTS observations a random subset decides: an upper bound.
+        """
+        kernels, found = self.kernels, []
+        at, _, real = self.subset(DEVIATION_POINTS)
+        for k in range(len(kernels.sample)):
+            sample, scales = kernels.sample[k], self.by_feature(kernels.scales[k])
+            x, counted = at[sample] / scales, real[sample]
+            covariance = add_nugget(matern(torch.cdist(x, x)), counted, kernels.nuggets[k, 0])
+            factor, _ = torch.linalg.cholesky_ex(covariance)
+            parts = []
+            for part in (queries[sample] / scales).split(max(1, _scratch(x) // len(x))):
+                known = (matern(torch.cdist(part, x)) * counted).mT
+                whitened = torch.linalg.solve_triangular(factor, known, upper=False)
+                parts.append(1 - whitened.square().sum(0))
+            found.append(torch.cat(parts).clamp(min=0))
+        columns = self.by_function(self.columns[kernels.sample])
+        count = self.real[kernels.sample].sum(1)[:, None, None]
+        variance = (columns * self.by_function(self.weights)).sum(2).clamp(min=0) / count
+        share = torch.stack(found)[:, None, :, None]
+        return kernels.own((share * variance[:, :, None]).sqrt())
 
     def _condition(
         self, scales: Float[Tensor, "g b d"], nugget: Float[Tensor, "g b"]

@@ -86,6 +86,46 @@ def conditional_mean(
     tensor([[[[1.0000],
               [1.0000]]]])
     """
+    return _blend(x, u, x_query, at_x, at_query, mask, noise, axes)[0]
+
+
+def conditional_moments(
+    x: Float[Tensor, "#b n f"],
+    u: Float[Tensor, "b n i"],
+    x_query: Float[Tensor, "#b q f"],
+    at_x: Float[Tensor, "k b n i"],
+    at_query: Float[Tensor, "k b q i"],
+    mask: Bool[Tensor, "b n"] | None = None,
+    noise: float = 0.0,
+    axes: Sequence[int] | None = None,
+) -> tuple[Float[Tensor, "k b q i"], Float[Tensor, "k b q i"]]:
+    """`conditional_mean`, and the standard deviation of the kriging error, which takes longer.
+
+    The deviation is blended like the mean, as if the errors of the two were perfectly correlated:
+    it is none too small.
+
+    >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.5], [0.625], [1.4]]])
+    >>> prior = torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 3, 1)
+    >>> _, deviation = conditional_moments(x, torch.sin(5 * x), q, *prior)
+    >>> (deviation.diff(dim=2) > 0).flatten().tolist()  # at, near and far from an observation
+    [True, True]
+    """
+    mean, process, queries, share = _blend(x, u, x_query, at_x, at_query, mask, noise, axes)
+    alone, with_model = process.deviation(queries).chunk(2)
+    return mean, torch.lerp(alone, with_model, share[..., None, None]).to(u)
+
+
+def _blend(
+    x: Tensor,
+    u: Tensor,
+    x_query: Tensor,
+    at_x: Tensor,
+    at_query: Tensor,
+    mask: Tensor | None,
+    noise: float,
+    axes: Sequence[int] | None,
+) -> tuple[Tensor, GaussianProcess, Tensor, Tensor]:
+    """The blended mean, the process, its queries, and the share of each model in the blend."""
     at, queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
     there = at_query.to(values)
     level = there.mean(2, keepdim=True)
@@ -97,7 +137,8 @@ def conditional_mean(
     folds = process.kernels.index.chunk(2)[0].repeat(2, 1)
     errors, model_errors = cross_validate(process, queries, folds).chunk(2)
     share = _share(errors, model_errors, real.sum(1), noisy=noise > 0)
-    return torch.lerp(level + alone, there + with_model, share[..., None, None]).to(u)
+    mean = torch.lerp(level + alone, there + with_model, share[..., None, None]).to(u)
+    return mean, process, queries, share
 
 
 def _prepare(

@@ -12,6 +12,7 @@ import numpy as np
 from lno import limits
 from lno.config import require_count, require_type
 from lno.data import columns
+from lno.data.batch import Batch
 from lno.data.fields import Fields
 
 
@@ -89,6 +90,13 @@ class Labels:
             listed = f" ({', '.join(names)})" if names else ""
             raise ValueError(f"{key}: expected {len(names)} {what}{listed}, got {got}")
 
+    def require_batch(self, batch: Batch) -> None:
+        """Raise unless a batch has the coordinates, channels and parameters of training."""
+        numbers = 0 if batch.parameters is None else batch.parameters.shape[-1]
+        for key, count in (("x", batch.x.shape[-1]), ("u", batch.u.shape[-1])):
+            self.require(key, count)
+        self.require("parameters", numbers)
+
     def compare(self, fields: Fields, *keys: str) -> None:
         """Warn where data name coordinates ("x") or channels otherwise, if they name them."""
         for key in keys:
@@ -125,7 +133,7 @@ class Labels:
                 warnings.warn(
                     f"{outside} of {total} {what} positions lie outside the box that the "
                     f"operator was trained in ({box}): expect larger errors there",
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
 

@@ -22,7 +22,7 @@ from lno.ledger import Run
 from lno.report import plots
 from lno.report.runs import model_name
 from lno.report.samples import sample_fields
-from lno.report.tables import Table
+from lno.report.tables import MISSING, Table
 
 FAST = ("tf32", "mixed")
 MESHES = ("elasticity", "pipe", "plasticity", "airfoil")  # problems with a page of their own
@@ -189,6 +189,25 @@ def viscosity_table(results: Path) -> Table:
     return Table("Viscosity", [*header, "inside, all", "outside, all"], rows, [note])
 
 
+def trust_table(results: Path) -> Table:
+    """Samples of another kind: recognised, and contained in their bounds."""
+    header = ["problem", "AUROC", "latent alone", "false alarms", "flagged", "contained", "others"]
+    if not (results / "benchmarks" / "trust.json").exists():
+        return Table("Trust", header, [[MISSING, *["–"] * 6]], ["`python benchmarks/trust.py`"])
+    content, rows = _measured(results, "trust"), []
+    for r in content["rows"]:
+        areas = [f"{r[key]:.3f}" for key in ("auroc", "auroc_latent")]
+        keys = ("false_alarms", "flagged", "contained", "contained_others")
+        rows.append([r["problem"], *areas, *(f"{100 * r[key]:.1f} %" for key in keys)])
+    note = (
+        f"Means over {content['count']} operators of each problem ({content['hardware']}). "
+        "Flagged: of the samples of another kind. Contained: the share of points inside bounds of "
+        f"{100 * content['level']:.0f} %, of the trained kind and of others. "
+        "`python benchmarks/trust.py`"
+    )
+    return Table("Trust", header, rows, [note])
+
+
 ATTACKS = {
     "models": "model files",
     "checkpoints": "checkpoints, then resumed",
@@ -243,6 +262,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "sharpness": sharpness_table,
     "completion": completion_table,
     "bounds": bounds_table,
+    "trust": trust_table,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
@@ -257,6 +277,7 @@ PAGES = (
     "docs/reconstruction.md",
     "docs/reliability.md",
     "docs/training.md",
+    "docs/trust.md",
     *(f"docs/problems/{name}.md" for name in ("darcy", "ns2d", *MESHES)),
 )
 

@@ -25,8 +25,10 @@ from lno.ledger import Run, commit
 from lno.operator import Operator
 from lno.training.device import one_thread
 from lno.training.distributed import is_main
+from lno.training.samples import split_validation
 
 SAMPLE, WORST = "sample.npz", "worst.npz"
+LEVEL, HELD_OUT = 0.9, 9  # of bounds, and the fewest held-out samples that promise it
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,10 @@ def fit(
         "minutes": spec.minutes,
         "folder": out,
     }
+    used = chosen.training_data(train_data)
     with one_thread() if spec.one_thread else nullcontext():
-        operator = Operator.fit(chosen.training_data(train_data), **(arguments | options))
+        operator = Operator.fit(used, **(arguments | options))
+        operator = calibrated(operator, used, validation)
     operator.provenance["commit"] = commit()
     operator.provenance["run"] = {
         "problem": spec.problem,
@@ -111,6 +115,18 @@ def fit(
     if is_main():
         operator.save(out / MODEL)
     return operator
+
+
+def calibrated(operator: Operator, used: Fields, validation: float | Fields) -> Operator:
+    """The operator with bounds, where its run held out enough of the training samples.
+
+    Test samples that a run validates on are for testing alone.
+    """
+    if isinstance(validation, Fields) or not operator.finished:
+        return operator
+    _, held_out = split_validation(used, validation)
+    enough = held_out is not None and len(held_out) >= HELD_OUT
+    return operator.calibrated(held_out, LEVEL) if held_out is not None and enough else operator
 
 
 def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:

@@ -48,6 +48,7 @@ from lno.report.plots import agreement
 from lno.report.tables import MISSING, Table
 from lno.training.device import pick_solver_device
 from lno.training.progress import progress
+from lno.trust import Trust
 
 SPECS: tuple[RunSpec, ...] = tuple(
     next(spec for spec in specs if spec.recipe == recipe)
@@ -135,7 +136,7 @@ def joined(spec: RunSpec, members: Sequence[Operator]) -> Operator:
     kept = ("lno", "torch", "hardware", "precision", "data", "recipe", "steps")
     record = {key: first.provenance[key] for key in kept if key in first.provenance}
     runs = [f"{spec.problem}/{spec.model}/{spec.name(seed)}.json" for seed in SEEDS]
-    return replace(first, members=models, provenance={**record, "runs": runs})
+    return replace(first, members=models, provenance={**record, "runs": runs}, trust=Trust())
 
 
 def nonconformity(reconstructor: Reconstructor, fields: Fields, fewer: int) -> list[Nonconformity]:

@@ -20,7 +20,7 @@ from lno.data import Fields, Spec, columns
 from lno.data.checks import described, require_flag, require_type
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
-from lno.models import MODELS, Demand, Model, ModelConfig
+from lno.models import MODELS, Demand, Model, ModelConfig, build_model
 from lno.tasks import Steady, Task
 from lno.training.precision import PRECISIONS
 from lno.training.recipe import Recipe
@@ -130,6 +130,24 @@ def training_positions(
             every = -(-x.shape[1] * count // MOST_POSITIONS)
             found.append(x[0, ::every].numpy())
     return np.concatenate(found)
+
+
+def new_models(
+    kind: str,
+    config: ModelConfig | Mapping[str, Any] | None,
+    seeds: Sequence[int],
+    prepared: Fields,
+    normalizers: Normalizers,
+    task: Task,
+) -> list[Model]:
+    """Models for these data, with the initial weights that their seeds give."""
+    spec = model_spec(prepared, normalizers, task)
+    config = model_config(kind, config, spec, task, asks_elsewhere(prepared, task))
+    models = [build_model(kind, config, spec, seed) for seed in seeds]
+    positions = training_positions(prepared, normalizers, task)
+    for model, seed in zip(models, seeds, strict=True):
+        model.initialise(positions, seed)
+    return models
 
 
 def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:

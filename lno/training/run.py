@@ -18,13 +18,16 @@ from torch import nn
 
 from lno import tasks
 from lno.config import to_dict
+from lno.data import Fields
 from lno.files import owning, remove, remove_leftovers, require_folder, write_text
 from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
+from lno.training.device import hardware
 from lno.training.loop import Progress, curve_rows, train
 from lno.training.progress import progress
 from lno.training.samples import Samples
 from lno.training.state import Point, Training
 from lno.training.step import Step
+from lno.version import __version__
 
 
 def run(
@@ -229,3 +232,37 @@ def _digest(models: Sequence[nn.Module]) -> str:
     for weight in (w for model in models for w in model.state_dict().values()):
         digest.update(weight.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def provenance(
+    training: Training, used: Fields, stopped: str, init: dict[str, Any] | None
+) -> dict[str, Any]:
+    """How an operator was trained, for its file.
+
+    Args:
+        training: the run, at its end.
+        used: the samples that it was trained on.
+        stopped: why before its end; "" if it is finished.
+        init: the provenance of the operator that it was fine-tuned from.
+    """
+    return {
+        "lno": __version__,
+        "torch": torch.__version__,
+        "hardware": hardware(training.device),
+        "precision": training.precision,
+        "data": {**used.provenance, "digest": used.digest, "samples": len(used)},
+        "recipe": to_dict(training.recipe),
+        "symmetries": [g.name for g in training.symmetries],
+        "seed": training.seed,
+        "finished": not stopped,
+        **({"stopped": stopped} if stopped else {}),
+        "seconds": round(training.seconds, 2),
+        "compile_seconds": round(training.compile_seconds, 2),
+        "peak_memory_gb": training.peak_memory / 1e9 or None,
+        "members": len(training.models),
+        "steps": training.step,
+        "total_steps": training.total_steps,
+        "epochs": training.step / training.steps_per_epoch,
+        "curve": curve_rows(training.curve),
+        **({"init": init} if init is not None else {}),
+    }

@@ -1,0 +1,134 @@
+"""How well samples of another kind are recognised, and whether bounds contain what they promise.
+
+    python benchmarks/trust.py [--holed holed_poisson.npz] [--device auto]
+
+Two problems, each with samples of the trained kind and of another:
+
+- Darcy flow with coefficients 12 and 3, and with 16 and 3;
+- Poisson's equation on a square with a hole that moves, published data (`--holed`, a file with
+  positions and values): the fifth of the domains farthest from the mean of all is not trained on.
+
+Operators are trained from several seeds, each on another random split. Of each problem, over all of
+them: the area under the ROC curve (AUROC) of all scores together and of the latent tokens alone,
+false alarms, the share of samples of the other kind that is flagged, the share of points inside
+bounds of 90 % for either kind, and the errors. Takes hours on one CPU core; writes
+results/benchmarks/trust.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lno import Fields, Operator, Recipe
+from lno.files import write_json
+from lno.models import LNOConfig
+from lno.problems import Darcy
+from lno.problems.make import make
+from lno.training.device import hardware, pick_device
+from lno.trust import check
+from lno.trust.trust import LATENT, measure
+
+RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "trust.json"
+CONFIG = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
+LEVEL = 0.9
+SEED = 7919  # of the samples of Darcy flow
+LEFT_OUT = 5  # one of so many domains is of another kind
+
+
+class Case(NamedTuple):
+    """Samples to train on, to calibrate on and to test on, and those of another kind."""
+
+    train: Fields
+    held_out: Fields
+    test: Fields
+    others: Fields
+
+
+def darcy(samples: int, grid: int, seeds: range) -> Iterator[Case]:
+    """So many samples to train on, a fifth as many for each other purpose."""
+    part = max(20, samples // 5)
+    problem = {"grid": grid, "every": 2}
+    data = make(Darcy(**problem), samples + 2 * part, SEED)
+    others = make(Darcy(**problem, high=16.0), part, SEED + 1)
+    for seed in seeds:
+        yield Case(*data.shuffle(seed).split(samples, part, part), others)
+
+
+def holed_poisson(path: Path, seeds: range) -> Iterator[Case]:
+    """Domains alone are given: positions of their nodes. A fifth of the near ones for each use."""
+    with np.load(path, allow_pickle=False) as file:
+        positions, values = file["positions"], file["values"]
+    data = Fields(positions, y=values, names={"y": ["u"]})
+    flat = positions.reshape(len(positions), -1)
+    order = np.argsort(np.linalg.norm(flat - flat.mean(0), axis=1))
+    count = len(data) - len(data) // LEFT_OUT
+    near, far = data.subset(order[:count]), data.subset(order[count:])
+    part = count // 5
+    for seed in seeds:
+        yield Case(*near.shuffle(seed).split(count - 2 * part, part, part), far)
+
+
+def auroc(usual: np.ndarray, others: np.ndarray) -> float:
+    """The probability that a sample of another kind has the larger score."""
+    above, same = others[:, None] > usual, others[:, None] == usual
+    return float((above + 0.5 * same).mean())
+
+
+def measured(case: Case, seed: int, epochs: int, device: str) -> dict[str, float]:
+    """Train, calibrate and measure one operator."""
+    operator = Operator.fit(
+        case.train,
+        config=CONFIG,
+        recipe=Recipe(epochs=epochs, batch=8, queries=1024),
+        validation=0.0,
+        seed=seed,
+        device=device,
+    ).calibrated(case.held_out, LEVEL)
+    usual, others = check(operator, case.test), check(operator, case.others)
+    latent = [measure(operator, samples)[0][LATENT] for samples in (case.test, case.others)]
+    return {
+        "auroc": auroc(usual.scores, others.scores),
+        "auroc_latent": auroc(*latent),
+        "false_alarms": usual.flagged,
+        "flagged": others.flagged,
+        "contained": min(usual.contained),
+        "contained_others": min(others.contained),
+        "relative_l2": operator.evaluate(case.test)["relative_l2"],
+        "relative_l2_others": operator.evaluate(case.others)["relative_l2"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--holed", type=Path, help="holed_poisson.npz; without it, Darcy alone")
+    parser.add_argument("--samples", type=int, default=400, help="of Darcy flow to train on")
+    parser.add_argument("--grid", type=int, default=57, help="of the solver of Darcy flow")
+    parser.add_argument("--epochs", type=int, default=100)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path, default=RESULT)
+    options = parser.parse_args()
+    seeds = range(options.seeds)
+    cases = {"darcy": darcy(options.samples, options.grid, seeds)}
+    if options.holed is not None:
+        cases["holed_poisson"] = holed_poisson(options.holed, seeds)
+    rows: list[dict[str, Any]] = []
+    for name, each in cases.items():
+        found = []
+        for seed, case in zip(seeds, each, strict=True):
+            found.append(measured(case, seed, options.epochs, options.device))
+            print(name, seed, found[-1], flush=True)
+        counts = {key: len(samples) for key, samples in case._asdict().items()}
+        means = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+        rows.append({"problem": name, **means, "samples": counts, "seeds": found})
+        result = {"rows": rows, "level": LEVEL, "epochs": options.epochs, "count": len(seeds)}
+        write_json(options.out, {**result, "hardware": hardware(pick_device(options.device))})
+
+
+if __name__ == "__main__":
+    main()
