@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lno.commands.console import command, new_app, say, show, show_table
-from lno.experiments import efficiency, positions, pretrained, stages
+from lno.experiments import efficiency, model_table, positions, pretrained, stages
 from lno.experiments.cases import CASES
 from lno.experiments.plan import estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
@@ -136,6 +136,7 @@ def reproduce_efficiency(
         return
     efficiency.measure_all(results, wanted, precision, device, say)
     show_table(efficiency.table(results))
+    show_table(model_table.table(results))
 
 
 @app.command("pretrained", epilog="Example: lno reproduce pretrained --calibrate-only")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import pretrained
+from lno.experiments import model_table, pretrained
 from lno.experiments.solver_tables import (
     accuracy_table,
     checks_table,
@@ -255,6 +255,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "quickstart": quickstart_table,
     "pretrained": pretrained.table,
     "memory": memory_table,
+    "models": model_table.table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
     "training_step": training_step_table,

@@ -151,8 +151,8 @@ def cases(problems: Sequence[str] = (), models: Sequence[str] = ()) -> list[Key]
 
 
 def missing(results: Path, wanted: Sequence[Key] | None = None) -> list[Key]:
-    """Those of `cases` that the ledger lacks."""
-    known = measured(results)
+    """Those of `cases` that the ledger lacks, or was given while others used the GPU."""
+    known = [key for key, row in measured(results).items() if SHARED not in row["hardware"]]
     return [key for key in (cases() if wanted is None else wanted) if key not in known]
 
 

@@ -14,6 +14,7 @@ from lno.data import Fields
 from lno.experiments.execution import SAMPLE, fit, owner, record
 from lno.experiments.runs import RunSpec, Samples
 from lno.operator import Operator
+from lno.training.distributed import is_main
 from lno.training.precision import pick_precision
 
 Say = Callable[[str], None]
@@ -73,7 +74,7 @@ def work_off(
             return False
     waiting = [job.spec.waits_for(results) for job in jobs if job not in ready]
     for command in dict.fromkeys(waiting):
-        say(f"{waiting.count(command)} jobs wait for `{command}`")
+        say(f"{waiting.count(command)} of {len(jobs)} jobs need `{command}` first")
     return not waiting
 
 
@@ -220,13 +221,19 @@ def _train(
     minutes: float | None = None,
     steps: int | None = None,
 ) -> float:
-    """Train seeds together in the cache; returns the seconds that this call took."""
+    """Train seeds together in the cache; returns the seconds that this call took.
+
+    A finished run keeps its model and no checkpoints.
+    """
     folder = spec.folder(seeds)
     resume = any(folder.glob("checkpoint-*.safetensors"))
     before = _seconds(folder) if resume else 0.0
     options = {"resume": resume, "pause_after": minutes, "steps": steps}
     with owner(folder):
         operator = fit(spec, seeds, samples, folder, device, **options)
+        if operator.finished and is_main():  # large models would fill the disk with them
+            for path in folder.glob("checkpoint-*.safetensors"):
+                path.unlink(missing_ok=True)
     if operator.provenance.get("stopped") == "interrupted":
         raise KeyboardInterrupt  # not only this run: all of the work
     return operator.provenance["seconds"] - before

@@ -160,9 +160,13 @@ def _opened(path: Path) -> Fields:
 
 
 def _snapshots(fields: Fields, task: Task, model: str) -> Task | None:
-    """Snapshots, of data on a grid in space and time for a model that embeds time; else None."""
+    """Snapshots, of data on a grid in space and time.
+
+    For a model that embeds time, and where the preset says so; else None.
+    """
     grid, names = fields.spec.grid, fields.names["x"]
-    if type(task) not in (Steady, Snapshots) or not MODELS[model][0].embeds_time:
+    embeds = type(task) is Steady and MODELS[model][0].embeds_time
+    if not embeds and not isinstance(task, Snapshots):
         return None
     in_time = grid is not None and len(grid) == len(names) == 3 and names[-1] in TIME
     return Snapshots(grid[-1]) if grid is not None and in_time else None
@@ -175,9 +179,10 @@ def _require_capable(spec: RunSpec) -> None:
     """
     cls, chosen = MODELS[spec.model][0], spec.preset
     sizes = Spec(2, 1, 1, (8, 8))
-    with torch.device("meta"):  # no memory, no time
-        model = cls(sizes, cls.default_config(sizes))
     elsewhere, subset = chosen.task.asks_elsewhere, chosen.recipe.queries is not None
+    config = cls.default_config(sizes)
+    with torch.device("meta"):  # no memory, no time
+        model = cls(sizes, cls.for_other_points(config) if elsewhere else config)
     require_capable(model, spec.model, Demand(sizes, elsewhere, subset=subset))
 
 

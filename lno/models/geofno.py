@@ -22,7 +22,7 @@ time is one of the input channels.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -37,6 +37,7 @@ from lno.models.model import Model, ModelConfig
 from lno.models.spectral import FourierLayer
 
 HEAD = 128  # hidden features of the last layers, as published
+CLOUD = LatentGrid(rows=40, columns=40)  # the published sizes for Elasticity
 LAYERS = 4  # on grids; on point clouds, the first of them is the map to the image
 
 
@@ -105,7 +106,13 @@ class GeoFNO(Model):
         """The published sizes for Pipe; without a 2-D grid, those for Elasticity."""
         if spec.grid is not None and len(spec.grid) == 2:
             return GeoFNOConfig()
-        return GeoFNOConfig(cloud=LatentGrid(rows=40, columns=40))
+        return GeoFNOConfig(cloud=CLOUD)
+
+    @classmethod
+    def for_other_points(cls, config: ModelConfig) -> GeoFNOConfig:
+        """The same sizes with a latent grid, also for data on a grid."""
+        assert isinstance(config, GeoFNOConfig)
+        return config if config.cloud is not None else replace(config, cloud=CLOUD)
 
     def forward(
         self,

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch.nn.functional as F
@@ -77,11 +77,6 @@ class ImageModel(Model):
         self.stem = Stem(spec, width, self.config.reference, self.config.time_input)
         self.geometry = None if cloud is None else Geometry(spec, width, cloud)
         self.head = MLP(width, head, spec.out_channels, layers=0)
-
-    @classmethod
-    def with_time(cls, config: ModelConfig) -> ModelConfig:
-        """The same sizes, with `time_input`."""
-        return replace(config, time_input=True)  # type: ignore[call-arg]
 
     @property
     def image_size(self) -> tuple[int, int]:

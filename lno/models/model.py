@@ -177,13 +177,17 @@ class Model(nn.Module, ABC):
         other.load_state_dict(self.state_dict(), assign=True)
         return other.train(self.training)
 
-    def require_plane(self, otherwise: str = "take a model") -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none, with what to do otherwise."""
+    def require_plane(self, otherwise: str | None = None) -> tuple[int, int]:
+        """The 2-D grid of the data. An error if they have none.
+
+        Args:
+            otherwise: a config of this model that needs none.
+        """
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
-                f"Fields(..., grid=(rows, columns)), or {otherwise} for point clouds"
+                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
+                f"columns)), got grid {grid}" + (f": use {otherwise}" if otherwise else "")
             )
         return grid[0], grid[1]
 
@@ -313,16 +317,19 @@ def require_capable(model: Model, kind: str, demand: Demand) -> None:
 def capable_models(demand: Demand) -> list[str]:
     """Names of the models in `MODELS` that can do what is demanded, with their default configs.
 
-    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:2]
-    ['lno', 'lno_plus']
+    >>> capable_models(Demand(Spec(2, 1, 1), elsewhere=True, ragged=True))[:3]
+    ['lno', 'lno_plus', 'deeponet']
     """
     from lno.models import MODELS  # the table lists the models, which are made of this module
 
     able = []
     for name, (kind, _) in MODELS.items():
         try:
+            config = kind.default_config(demand.spec)
+            if demand.elsewhere:
+                config = kind.for_other_points(config)
             with torch.device("meta"):  # no memory, no time
-                model = kind(demand.spec, kind.default_config(demand.spec))
+                model = kind(demand.spec, config)
         except ValueError:
             continue
         if _obstacle(model, demand) is None:

@@ -129,6 +129,15 @@ class RotaryAttention(nn.Module):
         return self.output(heads.flatten(2).to(dtype))
 
 
+@torch.no_grad()
+def _initialise(layer: nn.Linear) -> None:
+    """As published: each head starts as (random rotation + identity) / width."""
+    width = layer.in_features
+    for head in layer.weight.split(width):
+        nn.init.orthogonal_(head, gain=1 / width)
+        head.add_(torch.eye(width, device=head.device), alpha=1 / width)
+
+
 class GatedMLP(nn.Module):
     """Linear(GELU(a) · b) with [a, b] = Linear(z).
 
@@ -205,7 +214,10 @@ class OFormer(Model):
             nn.GELU(),
             nn.Linear(latent // 2, spec.out_channels),
         )
-        self._initialise()
+        for module in self.modules():
+            if isinstance(module, RotaryAttention):
+                _initialise(module.query)
+        _initialise(self.cross_attention.key_value)
 
     @classmethod
     def default_config(cls, spec: Spec) -> OFormerConfig:
@@ -233,14 +245,3 @@ class OFormer(Model):
         y = y + self.mlp(y)
         with full_precision(y):
             return self.head(torch.cat((y.to(dtype), x_query.expand(b, -1, -1)), dim=-1))
-
-    @torch.no_grad()
-    def _initialise(self) -> None:
-        """Queries, and all of the cross-attention, start as (rotation + identity) / width."""
-        layers = [block.attention.query for block in self.blocks]
-        layers += [self.cross_attention.query, self.cross_attention.key_value]
-        for layer in layers:
-            width = layer.in_features
-            for head in layer.weight.split(width):
-                nn.init.orthogonal_(head, gain=1 / width)
-                head.add_(torch.eye(width, device=head.device), alpha=1 / width)

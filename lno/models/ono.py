@@ -82,7 +82,7 @@ class ONOConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         known = ", ".join(ATTENTIONS)
-        if self.attention not in known.split(", "):
+        if not isinstance(self.attention, str) or self.attention not in ATTENTIONS:
             raise ValueError(f"ONOConfig.attention must be one of {known}, got {self.attention!r}")
 
 

@@ -21,12 +21,8 @@ from lno.models import MODELS
 from lno.text import plain
 
 UNTRAINED = {"rbf": "RBF", "kriging": "kriging"}  # methods without training
-SPELLED = {
-    "lno_plus": "LNO+",
-    "geofno": "Geo-FNO",
-    "ffno": "F-FNO",
-    "ufno": "U-FNO",
-}  # other than their classes
+# Spelled differently from their classes.
+SPELLED = {"lno_plus": "LNO+", "geofno": "Geo-FNO", "ffno": "F-FNO", "ufno": "U-FNO"}
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = (
     "#0072b2",

@@ -13,7 +13,7 @@ TRANSOLVER = TransolverConfig(width=16, layers=1, heads=2, slices=4, reference=3
 PAPER = RunSpec("darcy", "lno", "paper", 3, "fp32")
 
 
-def write_costs(results: Path, *rows: tuple[str, str, int, float]) -> None:
+def write_costs(results: Path, *rows: tuple[str, str, int, float], hardware: str = "a GPU") -> None:
     """A table of costs with the milliseconds of a step by problem, model and batch."""
     made = [
         {
@@ -25,7 +25,7 @@ def write_costs(results: Path, *rows: tuple[str, str, int, float]) -> None:
             "milliseconds_per_step": ms,
             "seconds_per_epoch": ms / 4,
             "peak_memory_gb": 0.5,
-            "hardware": "a GPU",
+            "hardware": hardware,
         }
         for problem, model, batch, ms in rows
     ]

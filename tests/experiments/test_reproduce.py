@@ -66,7 +66,10 @@ def test_nothing_is_done_twice_and_a_deleted_run_comes_back(small: Path) -> None
 def test_a_run_that_was_cut_off_goes_on(small: Path) -> None:
     assert not train_missing([PAPER], range(2), small, device="cpu", minutes=1e-9)
     assert not list(small.rglob("*.json"))
+    checkpoints = "runs/*/*/*/checkpoint-*"
+    assert list(datasets.cache_folder().glob(checkpoints))
     assert train_missing([PAPER], range(2), small, device="cpu")
+    assert not list(datasets.cache_folder().glob(checkpoints))  # of no use any more
     cut = PAPER.runs(small, range(2))
     whole = small.parent / "whole"
     shutil.rmtree(datasets.cache_folder() / "runs")
@@ -98,7 +101,7 @@ def test_the_command_runs_what_is_missing_and_prints_it(
 ) -> None:
     words = ["reproduce", "forward", "--epochs", "1", "--seeds", "1", "--device", "cpu"]
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]
-    words += ["--problems", "darcy,ns2d"]
+    words += ["--problems", "darcy,ns2d", "--models", "lno,transolver"]
     listed = lno(capsys, *words, "--dry-run")
     assert listed.count("darcy") == listed.count("ns2d") == 2
     assert not small.exists()
@@ -139,5 +142,6 @@ def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
         assert from_dict(type(config), run.config["model"]) == config
         assert run.config.get("conditional", False) == spec.preset.conditional
         assert run.task == json.loads(json.dumps(to_json(spec.preset.task)))
-        assert run.steps == spec.steps
+        assert run.config.get("seconds") == spec.seconds
+        assert spec.seconds is not None or run.steps == spec.steps
         assert run.precision == spec.precision

@@ -60,7 +60,7 @@ def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     slow, fast = (RunSpec("darcy", "lno", "paper", e, "fp32") for e in (4, 2))
     extra = RunSpec("darcy", "lno", "paper", 1, "fp32", required=False)
     flow = RunSpec("ns2d", "lno", "paper", 1, "fp32")
-    monkeypatch.setattr(forward, "SPECS", (flow, slow, extra, fast))
+    monkeypatch.setattr(forward, "specs", lambda: (flow, slow, extra, fast))
     experiments = [replace(tables.EXPERIMENTS["forward"], seeds=2)]
     train_missing([slow], [1], small, device="cpu")  # so that the time of Darcy is known
     jobs = plan.jobs_of_all(experiments, small)

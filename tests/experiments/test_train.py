@@ -34,11 +34,12 @@ DATA: dict[str, tuple[Callable[[], Fields], tuple[str, ...]]] = {
 REFUSED = {  # model, data: why
     ("gnot", "elsewhere"): "lets query points attend to each other",
     ("transolver", "elsewhere"): "predicts only at the observed points",
+    ("ono", "elsewhere"): "predicts only at the observed points",
 }
 
 
 @pytest.mark.parametrize("kind", DATA)
-@pytest.mark.parametrize("model", ["lno", "deeponet", "gnot", "transolver"])
+@pytest.mark.parametrize("model", ["lno", "deeponet", "gnot", "transolver", "oformer", "ono"])
 def test_every_model_takes_the_data_or_names_one_that_does(
     kind: str, model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,7 +52,7 @@ def test_every_model_takes_the_data_or_names_one_that_does(
     assert code == ((model, kind) in REFUSED), said
     if code:
         assert said.startswith(f"error: {model} {REFUSED[model, kind]}")
-        assert said.endswith(": use lno or deeponet\n")
+        assert ": use lno or deeponet or oformer" in said
         assert not (tmp_path / "run" / "run.json").exists()
         return
     run = Run.load(tmp_path / "run" / "run.json")

@@ -111,12 +111,8 @@ def count_parameters(spec: Spec, config: Any) -> int:
 
 def shallow(config: Any) -> Any:
     """The same kind of model with one block: what takes time for each block takes less."""
-    return replace(config, **dict.fromkeys(_depth(config), 1))
-
-
-def _depth(config: Any) -> list[str]:
-    """The key of the number of blocks, if there is one."""
-    return [key for key in ("rounds", "blocks", "layers") if hasattr(config, key)][:1]
+    depth = [key for key in ("rounds", "blocks", "layers") if hasattr(config, key)][:1]
+    return replace(config, **dict.fromkeys(depth, 1))
 
 
 def inputs(

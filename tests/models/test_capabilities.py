@@ -60,8 +60,9 @@ STREAMING = [kind for kind, (model_class, _) in MODELS.items() if model_class.st
 
 def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
     """A small model with the default config for the spec, and weights away from initial ones."""
-    config = MODELS[kind][0].default_config(spec)
-    config = MODELS[kind][0].for_other_points(config) if elsewhere else config
+    model_class, _ = MODELS[kind]
+    config = model_class.default_config(spec)
+    config = model_class.for_other_points(config) if elsewhere else config
     keys = {"width": 8, "heads": 2, "modes": 3, "cloud": getattr(config, "cloud", None) and PYRAMID}
     config = replace(config, **{key: keys[key] for key in keys if hasattr(config, key)})
     return disturb(build_model(kind, shallow(config), spec)).eval()
@@ -70,7 +71,7 @@ def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
 @cache
 def serves(kind: str, demand: Demand) -> bool:
     """Whether the model's predictions for a padded batch are those for each sample alone."""
-    model = small(kind, demand.spec)
+    model = small(kind, demand.spec, demand.elsewhere)
     x, u, queries = inputs(q=60)
     lengths = (60, 23) if demand.ragged else (60, 60)
     mask = real = mask_of_lengths(*lengths)
@@ -98,18 +99,16 @@ def test_a_model_is_refused_exactly_if_it_cannot(
 ) -> None:
     monkeypatch.setattr("lno.models.model.capable_models", able)
     if kind in NEED_GRID and demand.spec.grid is None:
-        with pytest.raises(
-            ValueError, match=r"needs data on a 2-D grid.* data: lno, lno_plus, dee"
-        ):
+        with pytest.raises(ValueError, match=r"needs data on a 2-D grid.*: use lno or "):
             small(kind, demand.spec)
         assert kind not in able(demand)
         return
     if serves(kind, demand):
-        require_capable(small(kind, demand.spec), kind, demand)
+        require_capable(small(kind, demand.spec, demand.elsewhere), kind, demand)
         assert kind in able(demand)
         return
     with pytest.raises(ValueError, match=f"^{kind} .*(expected|needs).* got ") as refusal:
-        require_capable(small(kind, demand.spec), kind, demand)
+        require_capable(small(kind, demand.spec, demand.elsewhere), kind, demand)
     named = str(refusal.value).rsplit(": use ", 1)[1].split(" or ")
     assert named == able(demand)
     assert named and all(serves(name, demand) for name in named)

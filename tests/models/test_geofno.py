@@ -60,8 +60,12 @@ def test_on_clouds_it_answers_anywhere_and_on_grids_it_does_not() -> None:
     assert not grid.answers_anywhere and grid.needs_grid
     with pytest.raises(ValueError, match="GeoFNO predicts at the observed points only"):
         grid(x, u, q)
+    elsewhere = Demand(grid.spec, elsewhere=True)
     with pytest.raises(ValueError, match=r"geofno predicts only at the observed points.*use lno"):
-        require_capable(grid, "geofno", Demand(grid.spec, elsewhere=True))
+        require_capable(grid, "geofno", elsewhere)
+    other = GeoFNO(grid.spec, GeoFNO.for_other_points(grid.config))
+    require_capable(other, "geofno", elsewhere)
+    assert GeoFNO.for_other_points(other.config) is other.config
 
 
 def test_time_is_an_input_channel() -> None:
@@ -75,12 +79,12 @@ def test_time_is_an_input_channel() -> None:
         (
             Spec(2, 1, 1),
             GeoFNOConfig(),
-            r"GeoFNO needs .* got grid None.*GeoFNOConfig\(c",
+            r"GeoFNO needs .* got grid None: use GeoFNOConfig\(c",
         ),
         (
             Spec(3, 1, 1),
             GeoFNOConfig(cloud=LatentGrid()),
-            "3 coordinates .* data: lno, lno_plus",
+            "3 coordinates .*: use lno or ",
         ),
     ],
 )

@@ -140,14 +140,9 @@ def test_time_is_embedded_and_not_read_at_points(config: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "spec", "keys", "message"),
     [
-        ("fno", Spec(2, 1, 1), {"cloud": None}, r"FNO needs .* 2-D grid, got grid None.*FNOConfig"),
+        ("fno", Spec(2, 1, 1), {"cloud": None}, r"FNO needs .* got grid None: use FNOConfig\(c"),
         ("fno", Spec(2, 1, 1), {"reference": 8}, "FNOConfig: reference points need a 2-D grid"),
-        (
-            "lsm",
-            Spec(3, 1, 1),
-            {},
-            "3 coordinates and grid None. Models for such data: lno",
-        ),
+        ("lsm", Spec(3, 1, 1), {}, "3 coordinates and grid None: use lno or"),
         ("ufno", Spec(2, 1, 1), {"cloud": LatentGrid(24, 32)}, "multiples of 16, got 24 × 32"),
         (
             "lsm",

@@ -14,8 +14,11 @@ from small_models import (
     initial,
     inputs,
     mask_of_lengths,
+    shallow,
+    value_and_gradient,
 )
 from test_published import inputs_of, load, open_fixture
+from torch.func import functional_call
 
 from lno import Spec
 from lno.models import ONO, Demand, ONOConfig, from_reference, require_capable
@@ -57,6 +60,13 @@ def test_weights_that_were_never_trained_have_no_covariance() -> None:
     for given, known in ((weights, True), (fresh, False)):
         model = from_reference("ono", given, config)
         assert [bool(c.any()) for c in covariances(model)] == [known, known]
+
+
+@pytest.mark.parametrize("setting", [{"unified_pos": 1}, {"attn_type": "quadratic"}])
+def test_what_the_published_code_cannot_run_is_refused(setting: dict) -> None:
+    _, weights, config = open_fixture("ono_cloudlin")
+    with pytest.raises(ValueError, match="expected unified_pos 0 and attn_type linear, self"):
+        from_reference("ono", weights, {"args": config["args"] | setting})
 
 
 def test_functions_are_orthonormal_in_training() -> None:
@@ -131,7 +141,8 @@ def test_the_number_of_points_scales_the_kernel() -> None:
 def test_nystrom_attention_depends_on_order_and_batch_and_takes_no_mask() -> None:
     file, model = load("ono_grid")
     x, u, _ = inputs_of(file)
-    together, alone = model.eval()(x, u, x), model(first := x[:1], u[:1], first)
+    model.requires_grad_(False).eval()
+    together, alone = model(x, u, x), model(first := x[:1], u[:1], first)
     assert not close(together[:1], alone, 1e-6)
     order = torch.randperm(x.shape[1], generator=torch.Generator().manual_seed(2))
     assert not close(model(mixed := x[:, order], u[:, order], mixed), together[:, order], 1e-3)
@@ -162,3 +173,21 @@ def test_time_is_added_to_the_functions_only(config: ONOConfig) -> None:
     assert not close(embedded[0], embedded[1], 1e-3)
     plain.stem_functions.forward = lambda x, values: expected + embedded
     assert close(model(x, u, x), plain(x, u[..., :1], x), 1e-12)
+
+
+def test_one_graph_holds_a_training_step_and_its_statistics() -> None:
+    """As training compiles it: a function of weights and buffers, which it changes in place."""
+    eager, compiled = (build(shallow(ONO_SOFTMAX)).train() for _ in range(2))
+    x, u, _ = inputs()
+    step = torch.compile(
+        lambda state, *batch: functional_call(compiled, state, batch),
+        fullgraph=True,
+        backend="aot_eager",
+    )
+    for _ in range(2):
+        results = []
+        state = dict([*compiled.named_parameters(), *compiled.named_buffers()])
+        for y in (eager(x, u, x), step(state, x, u, x)):
+            model = eager if not results else compiled
+            results.append([*value_and_gradient(model, y), *covariances(model)])
+        assert all_close(*results, tolerance=1e-4)

@@ -27,10 +27,10 @@ def translate(
         config: `args`, the library's arguments.
     """
     args = config["args"]
-    if args["unified_pos"]:
+    if args["unified_pos"] or args["attn_type"] not in ATTENTIONS:
         raise ValueError(
-            "the library's ONO reads positions only: expected unified_pos 0, got "
-            f"{args['unified_pos']}"
+            f"expected unified_pos 0 and attn_type {', '.join(ATTENTIONS)}, which the library's "
+            f"ONO can run, got {args['unified_pos']} and {args['attn_type']!r}"
         )
     sizes = ONOConfig(
         args["n_hidden"],
@@ -50,12 +50,10 @@ def translate(
         _move_attention(published, sizes.attention, f"{block}.points.attention", f"{block}.Attn")
         published.block_mlp(f"{block}.points", block)
         published.layer(f"{block}.project", f"{block}.proj")
-        published.put(f"{block}.scale", published.take(f"{block}.mu"))
-        if f"{block}.feature_cov" in published.rest:
-            covariance = published.take(f"{block}.feature_cov")
-        else:
-            covariance = published.rest[f"{block}.ln_3.bias"].new_zeros(sizes.modes, sizes.modes)
-        published.put(f"{block}.covariance", covariance)
+        scale = published.take(f"{block}.mu")
+        published.put(f"{block}.scale", scale)
+        none = scale.new_zeros(sizes.modes, sizes.modes)
+        published.put(f"{block}.covariance", published.rest.pop(f"{block}.feature_cov", none))
         published.layer("norm" if last else f"mlps.{k}.0", f"{block}.ln_3")
         if not last:
             published.layer(f"mlps.{k}.1", f"{block}.mlp2.linear_pre.0")
