@@ -20,27 +20,19 @@ from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
-from lno.models import Model, require_capable
+from lno.models import Model
 from lno.prediction import Prediction, observations, predict_batch, predict_groups
 from lno.scores import Score
-from lno.tasks import Steady, Task
+from lno.tasks import Task
 from lno.text import visible
-from lno.training.device import pick_device
-from lno.training.distributed import join
-from lno.training.inputs import (
-    check_arguments,
-    copies,
-    demand,
-    new_models,
-    require_alike,
-    require_inputs,
-)
-from lno.training.precision import pick_precision
+from lno.training.inputs import check_arguments
 from lno.training.recipe import Recipe
 from lno.training.run import provenance, run
-from lno.training.samples import split_validation
-from lno.training.state import Training
+from lno.training.setup import set_up
 from lno.trust import Reference, Trust, calibrate, distribution, predict_bounded, warn_of_few_points
+
+# Arguments of `Operator.fit` that do not decide what is trained, but how the run goes.
+RUN_ONLY = "conditional progress folder resume minutes pause_after tensorboard".split()
 
 
 @dataclass(repr=False)
@@ -98,7 +90,7 @@ class Operator:
         *,
         epochs: int | None = None,
         task: Task | None = None,
-        model: str = "lno",
+        model: str | None = None,
         config: Any = None,
         recipe: Recipe | Mapping[str, Any] | None = None,
         validation: float | Fields = 0.1,
@@ -117,6 +109,7 @@ class Operator:
         pause_after: float | None = None,
         split: str = "samples",
         tensorboard: bool = False,
+        early_stop: bool = False,
     ) -> Operator:
         """Train an operator.
 
@@ -124,9 +117,11 @@ class Operator:
             train_data: samples with answers.
             epochs: passes over them; overrides the recipe's.
             task: what a step means; default: from the observed values straight to the answers.
-            model: a name in `lno.models.MODELS`.
-            config: the model's config, or a mapping of its keys; None: defaults for these data.
-            recipe: how to train, or a mapping of its keys.
+            model: a name in `lno.models.MODELS`; None: the rule for defaults chooses the model and
+                its sizes for these data (`lno.training.defaults`).
+            config: the model's config, or a mapping of keys that differ from its defaults; without
+                a model, LNO's.
+            recipe: how to train, or a mapping of keys that differ from what the rule chooses.
             validation: the share of samples held out to watch the error, the same for every seed;
                 or other samples.
             members: models to train at once, the k-th from seed + k. Each is, to rounding, the one
@@ -148,63 +143,37 @@ class Operator:
             split: what processes under torchrun share: "samples" of a batch, or "points" of a
                 sample.
             tensorboard: write the learning curve into `folder`/tensorboard as well.
+            early_stop: keep the weights with the lowest validation error, and stop when it has not
+                fallen for a long time.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
         """
-        recipe = check_arguments(**{k: v for k, v in locals().items() if k not in ("cls", "init")})
+        given = {k: v for k, v in locals().items() if k != "cls"}
         example = "a trained operator, like Operator.load('model.safetensors')"
-        require_type("init", init, Operator | None, example)
-        if init and config is not None:
-            raise ValueError("init brings its model with it: pass either init or config")
-        where = pick_device(device)
-        processes = join(split, where)  # first: it decides which of several GPUs to use
-        task = task or (init.task if init else Steady())
-        used, held_out = split_validation(train_data, validation)
-        prepared = task.prepare(used)
-        require_inputs(prepared, task, recipe.weighted)
-        normalizers = init.normalizers if init else task.normalizers(prepared)
-        normalizers.x.require_readable(prepared)
-        if init:
-            own = (init.members, init.normalizers)
-            kind, nets = init.kind, copies(*own, members, prepared, task)
-        else:
-            kind, seeds = model, range(seed, seed + members)
-            nets = new_models(model, config, seeds, prepared, normalizers, task)
-        require_capable(nets[0], kind, demand(nets[0], prepared, task, recipe.queries))
-        validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
-        training = Training(
-            [net.to(where) for net in nets],
-            task,
-            normalizers,
-            recipe,
-            prepared,
-            validated,
-            where,
-            seed,
-            pick_precision(precision, where),
-            processes,
-            symmetries,
-            total_steps=steps or 0,
-        )
+        require_type("init", given["init"], Operator | None, example)
+        check_arguments(**{k: v for k, v in given.items() if k != "init"})
+        setup = set_up(**{k: v for k, v in given.items() if k not in RUN_ONLY})
+        training, kind, used = setup.training, setup.kind, setup.used
         began = perf_counter()
         finished = run(
             training, kind, used.digest, folder, resume, minutes, pause_after, progress, tensorboard
         )
         paused = pause_after is not None and perf_counter() - began >= 60 * pause_after
         stopped = "" if finished else "paused" if paused else "interrupted"
+        recipe, nets = training.recipe, list(training.end())
         made = cls(
-            list(training.end()),
+            nets,
             kind,
-            task,
-            normalizers,
-            Labels.of(prepared, task.observes_answers),
+            training.task,
+            training.normalizers,
+            Labels.of(training.data, training.task.observes_answers),
             conditional or bool(init and init.conditional),
             recipe.weighted,
             recipe.queries if nets[0].queries_interact else None,
             provenance(training, used, stopped, init.provenance if init else None),
         )
-        return replace(made, trust=Trust(Reference.of(made, prepared)))
+        return replace(made, trust=Trust(Reference.of(made, training.data)))
 
     def __repr__(self) -> str:
         names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
