@@ -32,7 +32,7 @@ from lno.training.setup import set_up
 from lno.trust import Reference, Trust, calibrate, distribution, predict_bounded, warn_of_few_points
 
 # Arguments of `Operator.fit` that do not decide what is trained, but how the run goes.
-RUN_ONLY = "conditional progress folder resume minutes pause_after tensorboard".split()
+RUN_ONLY = ["conditional", "progress", "folder", "resume", "minutes", "pause_after", "tensorboard"]
 
 
 @dataclass(repr=False)

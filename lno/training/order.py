@@ -1,4 +1,4 @@
-"""The order of samples in an epoch. Samples of similar size share a batch, so that padding is small.
+"""The order of samples in an epoch: those of similar size share a batch, which pads little.
 
 An epoch is a random permutation of the samples. Where they differ in size, the samples within a
 window of this order are sorted by size and cut into batches, and the batches of a window are put

@@ -38,6 +38,7 @@ def findings(
     fields: Fields,
     split: tuple[int, int] | None = None,
     symmetries: Sequence[Symmetry] = (),
+    ordered: bool = True,
 ) -> list[Finding]:
     """All findings about data, the worst first.
 
@@ -46,6 +47,7 @@ def findings(
         split: numbers of training and test samples, which are consecutive. None: the last tenth is
             for testing.
         symmetries: that training would use; each is tested.
+        ordered: the split follows the order of the samples. False: it is random.
     """
     require_type("fields", fields, Fields, "lno.Fields")
     parts = default_split(len(fields)) if split is None else split
@@ -53,7 +55,7 @@ def findings(
         *count_findings(fields),
         *input_findings(fields),
         *channel_findings(fields, MANY),
-        *order_findings(fields, parts),
+        *(order_findings(fields, parts) if ordered else []),
         *duplicate_findings(fields, parts),
         *point_findings(fields),
         *symmetry_findings(fields, symmetries),
@@ -62,16 +64,18 @@ def findings(
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def quick_findings(fields: Fields, split: tuple[int, int] | None = None) -> list[Finding]:
+def quick_findings(
+    fields: Fields, split: tuple[int, int] | None = None, ordered: bool = True
+) -> list[Finding]:
     """Findings that cost next to nothing, of a few samples: what `lno train` says at its start.
 
-    Errors and warnings only.
+    Errors and warnings only. The arguments are those of `findings`.
     """
     require_type("fields", fields, Fields, "lno.Fields")
     parts = default_split(len(fields)) if split is None else split
     found = [
         *input_findings(fields),
         *channel_findings(fields, QUICK),
-        *order_findings(fields, parts),
+        *(order_findings(fields, parts) if ordered else []),
     ]
     return [finding for finding in found if finding.severity != "note"]
