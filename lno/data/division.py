@@ -30,7 +30,7 @@ class Division:
     >>> fields = Fields(x, y=np.zeros((50, 4, 1)), parameters=load[:, None])
     >>> [len(part) for part in Division().parts(fields)]
     [41, 4, 5]
-    >>> together = Division(groups="parameters0").parts(fields)
+    >>> together = Division(groups="parameter0").parts(fields)
     >>> [np.unique(load[part]).tolist() for part in together[1:]]
     [[7.0], [4.0]]
     """
