@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lno.version import __version__
 
 if TYPE_CHECKING:
-    from lno import models
+    from lno import data, models
     from lno.data import Fields, Spec
     from lno.data.grids import grid
     from lno.data.observe import Intervals, RandomRatio, Window
@@ -37,6 +37,7 @@ __all__ = [
     "Steady",
     "Window",
     "__version__",
+    "data",
     "grid",
     "models",
 ]
@@ -59,8 +60,8 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "models":
-        return import_module("lno.models")
+    if name in ("data", "models"):
+        return import_module(f"lno.{name}")
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'lno' has no attribute {name!r}")

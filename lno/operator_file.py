@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ class Content:
     weighted: bool
     query_set: int | None
     provenance: dict[str, Any]
-    trust: dict[str, Any] | None = None  # files of earlier versions have none
+    trust: dict[str, Any] = field(default_factory=Trust().to_json)  # earlier versions have none
 
 
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
@@ -241,7 +241,7 @@ def _build(content: Content, weights: dict[str, Tensor], where: torch.device) ->
         content.weighted,
         content.query_set,
         content.provenance,
-        Trust() if content.trust is None else Trust.from_json(content.trust),
+        Trust.from_json(content.trust),
     )
 
 
@@ -256,6 +256,9 @@ def _normalizers(found: dict[str, dict[str, Any] | None]) -> Normalizers:
             continue
         for name, kind in (places if key == "x" else numbers).items():
             require_type(f"normalizers.{key}.{name}", (inner or {}).get(name), kind)
+    require_type("normalizers.x.sphere", (found["x"] or {}).get("sphere"), list[int] | None)
+        if key == "x" and "space" not in (inner or {}):
+            raise ValueError("normalizers.x needs the key 'space', which is missing")
     return Normalizers.from_dict(found)
 
 

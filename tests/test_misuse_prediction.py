@@ -23,7 +23,7 @@ def operator() -> Operator:
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "u", "x_query", "parameters", "weights", "background", "noise"]
+    "name", ["x", "u", "x_query", "parameters", "weights", "background", "noise", "bounds"]
 )
 def test_predict(name: str, operator: Operator) -> None:
     given = {"x": X, "u": U[0]}
@@ -37,6 +37,11 @@ def test_evaluate(name: str, operator: Operator) -> None:
     check(name, lambda value: operator.errors(**{"test": FIELDS, name: value}))
     if name != "where":
         check(name, lambda value: operator.evaluate(**{"test": FIELDS, name: value}))
+
+
+def test_calibrated(operator: Operator) -> None:
+    check("level", lambda value: operator.calibrated(FIELDS, value))
+    check("x", lambda value: operator.distribution(value, U[0]))
 
 
 @pytest.mark.parametrize("name", ["path", "half", "device", "grid", "k"])

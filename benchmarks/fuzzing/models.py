@@ -21,6 +21,7 @@ from lno import Completion, Fields, Operator, RandomRatio, Rollout
 from lno.commands.info import describe_file
 from lno.files import UNSEALED, seal
 from lno.operator_file import KEY
+from lno.trust import Trust
 
 SMALL: dict[str, dict[str, int]] = {
     "lno": {"width": 8, "latents": 4, "blocks": 1, "heads": 2, "layers": 1},
@@ -57,7 +58,7 @@ def fit(data: Fields, **settings: Any) -> Operator:
 def prepare(folder: Path) -> None:
     """Small operators of several kinds in files."""
     a, b = waves(), surfaces()
-    fit(a).save(folder / "steady.safetensors")
+    fit(a).calibrated(waves(20)).save(folder / "steady.safetensors")
     frames = Fields(a.x, a.u, y=np.concatenate([a.y, a.u], -1))
     fit(frames, task=Rollout(2), members=2).save(folder / "rollout.safetensors")
     completion = {"task": Completion(RandomRatio(0.2)), "conditional": True, "members": 2}
@@ -237,9 +238,10 @@ def attacks(folder: Path) -> Attacks:
 def _says(file: Base, again: Base) -> bool:
     """Whether what was loaded is what a file says, bit-for-bit but for the digest.
 
-    Keys of a config that are missing in the file have their defaults.
+    What is missing in the file has its defaults: keys of a config, and all that is known of trust.
     """
-    filled = {**file.content, "config": {**again.content["config"], **file.content["config"]}}
+    filled = {"trust": Trust().to_json(), **file.content}
+    filled["config"] = {**again.content["config"], **file.content["config"]}
     contents = [mutate.canonical({**c, "digest": ""}) for c in (filled, again.content)]
     return (
         contents[0] == contents[1]

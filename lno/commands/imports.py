@@ -91,7 +91,10 @@ def import_data(
     )
     title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     show_table(Table(title, HEADER, found.table, [f"- {note}" for note in found.notes]))
-    fields = found.fields if shuffle is None else found.fields.shuffle(shuffle)
+    fields = found.fields
+    if shuffle is not None:
+        fields = fields.shuffle(shuffle)
+        fields.provenance = {"import": {**fields.provenance["import"], "shuffled, seed": shuffle}}
     fields.save(result)
     show(f"wrote {result}: {fields}")
     if plot:

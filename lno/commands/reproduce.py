@@ -174,7 +174,7 @@ def reproduce_positions(
         kept = [spec.operator(seed) is not None for spec in wanted]
         minutes = [0.0 if k else estimate(s, 1, results) for k, s in zip(kept, wanted, strict=True)]
         pairs = zip(wanted, minutes, strict=True)
-        show_table(plan([Job(spec, (seed,), minutes=time) for spec, time in pairs]))
+        show_table(plan([Job(spec, (seed,), minutes=time) for spec, time in pairs], results))
         return
     positions.make(results, wanted, device, say)
     show_table(positions.table(results, specs))

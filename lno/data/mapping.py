@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from lno.data.checks import described
+from lno.data.checks import described, require_type
 from lno.data.grids import POINTS
 
 FILE = "file"  # as the sample: every file is one
@@ -161,6 +161,9 @@ def texts(role: str, given: Any) -> Sequence[str]:
 
 def as_layout(given: Mapping[str, Any]) -> Layout:
     """A layout from what a user gives, as text or as Python values."""
+    grid = given.get("grid")
+    grid = "endpoints" if grid is None else grid
+    require_type("grid", grid, str, f"one of {', '.join(POINTS)}")
     period = {}
     for name, value in pairs("period", given.get("period")).items():
         try:
@@ -175,7 +178,7 @@ def as_layout(given: Mapping[str, Any]) -> Layout:
         sample=next(iter(single["sample"]), None),
         time=next(iter(single["time"]), None),
         axes=names("axes", given.get("axes")),
-        grid=given.get("grid") or "endpoints",
+        grid=grid,
         log=names("log", given.get("log")),
         period=period,
         units=pairs("units", given.get("units")),

@@ -192,6 +192,7 @@ class Window:
             geometry=geometry,
             space=fields.space,
             period=fields.period,
+            sphere=fields.sphere,
             names={key: v for key, v in fields.names.items() if key != "u"},
             units={key: v for key, v in fields.units.items() if key != "u"},
             frame=fields.frame,

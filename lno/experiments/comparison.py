@@ -17,13 +17,13 @@ from pathlib import Path
 
 from lno.experiments.cases import obstacle
 from lno.experiments.paper import FORWARD, PROBLEMS
-from lno.experiments.presets import preset
+from lno.experiments.presets import preset, usual_preset
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.report.runs import model_name
 from lno.report.tables import MISSING, Table, spread
 
-MODELS = tuple(FORWARD)  # the rows
+MODELS = (*FORWARD, "lno_plus")  # the rows
 SECONDS, SECONDS_IN_TIME = 120.0, 300.0
 IN_TIME = ("ns2d", "plasticity")
 EPOCHS, AT_EQUAL_EPOCHS = 50, ("darcy", "elasticity")
@@ -40,7 +40,7 @@ def specs(listed: Sequence[RunSpec] = ()) -> list[RunSpec]:
     return [
         *(equal_time(p, m) for p, m in every),
         *(equal_epochs(p, m) for p, m in every if p in AT_EQUAL_EPOCHS),
-        *(as_published(p, m) for p, m in every if (p, m) not in there),
+        *(as_published(p, m) for p, m in every if m in FORWARD and (p, m) not in there),
     ]
 
 
@@ -48,12 +48,13 @@ def equal_time(problem: str, model: str) -> RunSpec:
     """A cell of the first table."""
     seconds = SECONDS_IN_TIME if problem in IN_TIME else SECONDS
     first = int((problem, model) in required_cells())
-    return RunSpec(problem, model, "paper", precision="tf32", seconds=seconds, required=first)
+    recipe = usual_preset(model)
+    return RunSpec(problem, model, recipe, precision="tf32", seconds=seconds, required=first)
 
 
 def equal_epochs(problem: str, model: str) -> RunSpec:
     """A cell of the second table."""
-    return RunSpec(problem, model, "paper", EPOCHS, "tf32", required=0)
+    return RunSpec(problem, model, usual_preset(model), EPOCHS, "tf32", required=0)
 
 
 def as_published(problem: str, model: str) -> RunSpec:
@@ -102,7 +103,8 @@ def equal_epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: 
     chosen = [s for s in specs if s.epochs == EPOCHS and s.problem in AT_EQUAL_EPOCHS]
     note = f"Trained for {EPOCHS} epochs."
     title = f"Forward problems, {EPOCHS} epochs"
-    return _table(title, [s for s in chosen if s.recipe == "paper"], seeds, results, note)
+    usual = [s for s in chosen if s.recipe == usual_preset(s.model)]
+    return _table(title, usual, seeds, results, note)
 
 
 def published_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:

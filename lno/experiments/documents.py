@@ -212,6 +212,7 @@ ATTACKS = {
     "models": "model files",
     "checkpoints": "checkpoints, then resumed",
     "data": "data files (HDF5)",
+    "imports": "imported files (NPZ, CSV, HDF5, NetCDF, MATLAB, meshes)",
     "csv": "CSV files of sensors",
     "json": "JSON files of the ledger",
     "api": "wrong and unusual arguments",

@@ -17,7 +17,7 @@ from lno.config import require_type
 from lno.experiments.cases import CASES, obstacle
 from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import EFFICIENCY
-from lno.experiments.presets import own_presets, preset
+from lno.experiments.presets import own_presets, preset, usual_preset
 from lno.files import read_json, write_json
 from lno.models import MODELS, build_model
 from lno.report.runs import model_name
@@ -34,7 +34,7 @@ PRINTED = tuple(EFFICIENCY)  # the models that the paper measured
 SAMPLES = 40  # random ones: neither their number nor their values change the time of a step
 BATCH = 4  # the same for every model, although some of their own recipes have others
 CHEAPEST = ("elasticity", "darcy", "pipe", "airfoil", "ns2d", "plasticity")
-Key = tuple[str, str, int]  # problem, model, batch
+Key = tuple[str, str, int, str]  # problem, model, batch, preset
 ROW: dict[str, Any] = {
     "problem": str,
     "model": str,
@@ -78,17 +78,22 @@ def measure(step: Callable[[], Any], device: torch.device, data: int, repeats: i
 
 
 def cost(
-    problem: str, model: str, batch: int = BATCH, precision: str = "auto", device: str = "auto"
+    problem: str,
+    model: str,
+    batch: int = BATCH,
+    recipe: str = "paper",
+    precision: str = "auto",
+    device: str = "auto",
 ) -> dict[str, Any]:
-    """Parameters, seconds an epoch and peak memory of a model with the paper's sizes."""
-    chosen, where = preset(problem, "paper", model), pick_device(device)
+    """Parameters, seconds an epoch and peak memory of a model with the sizes of a preset."""
+    chosen, where = preset(problem, recipe, model), pick_device(device)
     data = CASES[problem].data(SAMPLES)
     scale = chosen.task.normalizers(data)
     spec = model_spec(data, scale, chosen.task)
     net = build_model(model, model_config(model, chosen.config, spec, chosen.task), spec).to(where)
-    recipe = replace(chosen.recipe, batch=batch, epochs=10**6)  # long enough to be compiled
+    long = replace(chosen.recipe, batch=batch, epochs=10**6)  # long enough to be compiled
     used = pick_precision(precision, where)
-    training = Training([net], chosen.task, scale, recipe, data, None, where, 0, used)
+    training = Training([net], chosen.task, scale, long, data, None, where, 0, used)
     samples, step = Samples(data, scale, where), Step(training)
 
     def next_step() -> None:
@@ -96,12 +101,13 @@ def cost(
         training.step += 1
 
     found = measure(next_step, where, samples.resident_bytes)
-    steps = -(-protocol_of(problem).train * chosen.task.visits // recipe.batch)
+    steps = -(-protocol_of(problem).train * chosen.task.visits // batch)
     return {
         "problem": problem,
         "model": model,
+        "recipe": recipe,
         "precision": used,
-        "batch": recipe.batch,
+        "batch": batch,
         "parameters": sum(p.numel() for p in net.parameters()),
         "milliseconds_per_step": found.milliseconds,
         "seconds_per_epoch": found.milliseconds * steps / 1e3,
@@ -111,7 +117,7 @@ def cost(
 
 
 def measured(results: Path) -> dict[Key, dict[str, Any]]:
-    """What the ledger has, by problem, model and batch."""
+    """What the ledger has, by problem, model, batch and preset."""
     path = results / "benchmarks" / "efficiency.json"
     found = read_json(path) if path.exists() else {"rows": []}
     try:
@@ -121,12 +127,13 @@ def measured(results: Path) -> dict[Key, dict[str, Any]]:
                 require_type(key, row.get(key), kind)
     except (ValueError, AttributeError) as error:
         raise ValueError(f"{path}: expected the rows of a benchmark: {error}") from error
-    return {(r["problem"], r["model"], r["batch"]): r for r in found["rows"]}
+    rows = [{"recipe": "paper", **row} for row in found["rows"]]
+    return {(r["problem"], r["model"], r["batch"], r["recipe"]): r for r in rows}
 
 
-def step_cost(results: Path, problem: str, model: str, batch: int, precision: str) -> float | None:
+def step_cost(results: Path, key: Key, precision: str) -> float | None:
     """Milliseconds of a step that has the GPU for itself; None: not measured."""
-    row = measured(results).get((problem, model, batch))
+    row = measured(results).get(key)
     if row is None or row["precision"] != precision or SHARED in row["hardware"]:
         return None
     return row["milliseconds_per_step"]
@@ -135,18 +142,19 @@ def step_cost(results: Path, problem: str, model: str, batch: int, precision: st
 def cases(problems: Sequence[str] = (), models: Sequence[str] = ()) -> list[Key]:
     """What is worth measuring, the cheapest problems first.
 
-    Every model with the batches of its own recipe, for runs of a given time (`RunSpec.seconds`);
+    Every model with the batches of its own recipes, for runs of a given time (`RunSpec.seconds`);
     every model on Darcy, and the paper's two on every problem, with batches of the same size.
     """
     found: list[Key] = []
     for problem in problems or sorted(CASES, key=CHEAPEST.index):
         for model in models or MODELS:
-            alike = problem == "darcy" or model in PRINTED
-            own = own_presets(problem, model).get("paper")
-            batches = {own.recipe.batch} if own is not None else set()
-            batches |= {BATCH} if alike else set()
-            if batches and obstacle(problem, model) is None:
-                found += [(problem, model, batch) for batch in sorted(batches)]
+            if obstacle(problem, model) is not None:
+                continue
+            own = {n: p for n, p in own_presets(problem, model).items() if n in ("paper", "fast")}
+            keys = {(problem, model, each.recipe.batch, name) for name, each in own.items()}
+            if problem == "darcy" or model in PRINTED:
+                keys.add((problem, model, BATCH, usual_preset(model)))
+            found += sorted(keys, key=lambda key: (key[3] != "paper", key))
     return found
 
 
@@ -189,21 +197,21 @@ def measure_all(
 def named(key: Key) -> str:
     """A case in words.
 
-    >>> named(("darcy", "lno", 4))
-    'lno on darcy in batches of 4'
+    >>> named(("darcy", "lno", 4, "paper"))
+    'lno (paper) on darcy in batches of 4'
     """
-    problem, model, batch = key
-    return f"{model} on {problem} in batches of {batch}"
+    problem, model, batch, recipe = key
+    return f"{model} ({recipe}) on {problem} in batches of {batch}"
 
 
 def table(results: Path) -> Table:
     """Costs beside the paper's."""
     by = measured(results)
-    rows = [r for (_, model, batch), r in by.items() if model in PRINTED and batch == BATCH]
+    rows = [r for (_, model, batch, _), r in by.items() if model in PRINTED and batch == BATCH]
     shown, notes = [], []
     for problem in CASES:
         for model in PRINTED:
-            r, printed = by.get((problem, model, BATCH)), EFFICIENCY[model][problem]
+            r, printed = by.get((problem, model, BATCH, "paper")), EFFICIENCY[model][problem]
             cells = [MISSING] * 4
             if r is not None:
                 memory = r["peak_memory_gb"]
@@ -215,7 +223,7 @@ def table(results: Path) -> Table:
                 ]
             beside = ", ".join(f"{v:g}" for v in printed)
             shown.append([problem, model_name(model), *cells, beside])
-        a, b = (by.get((problem, model, BATCH)) for model in PRINTED)
+        a, b = (by.get((problem, model, BATCH, "paper")) for model in PRINTED)
         if a and b and a["peak_memory_gb"]:
             times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))
             old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in PRINTED), strict=True)]

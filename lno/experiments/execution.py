@@ -120,7 +120,6 @@ def fit(
     used = chosen.training_data(spec.adapted(train_data))
     with one_thread() if spec.one_thread else nullcontext():
         operator = Operator.fit(used, **(arguments | options))
-        operator = calibrated(operator, held_out_of(spec, used, arguments["validation"]))
     operator.provenance["commit"] = commit()
     operator.provenance["run"] = {
         "problem": spec.problem,
@@ -131,8 +130,12 @@ def fit(
         **spec.recorded(),
     }
     if is_main():
-        operator.save(out / MODEL)
-    return operator
+        operator.save(out / MODEL)  # whatever happens next
+    with one_thread() if spec.one_thread else nullcontext():
+        found = calibrated(operator, held_out_of(spec, used, arguments["validation"]))
+    if is_main() and found is not operator:
+        found.save(out / MODEL)
+    return found
 
 
 def _arguments(
@@ -168,10 +171,9 @@ def held_out_of(spec: RunSpec, used: Fields, validation: float | Fields) -> Fiel
 
 def calibrated(operator: Operator, held_out: Fields | None) -> Operator:
     """The operator with bounds, where its run held out enough of the training samples."""
-    if not operator.finished:
+    if not operator.finished or held_out is None or len(held_out) < HELD_OUT:
         return operator
-    enough = held_out is not None and len(held_out) >= HELD_OUT
-    return operator.calibrated(held_out, LEVEL) if held_out is not None and enough else operator
+    return operator.calibrated(held_out, LEVEL)
 
 
 def record(spec: RunSpec, operator: Operator, k: int, seed: int, test: Fields, out: Path) -> Run:

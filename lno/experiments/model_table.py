@@ -9,7 +9,7 @@ import torch
 from lno.data import Spec
 from lno.experiments import efficiency
 from lno.experiments.cases import CASES, obstacle
-from lno.experiments.presets import preset
+from lno.experiments.presets import preset, usual_preset
 from lno.models import MODELS, Demand, build_model, capable_models
 from lno.report.runs import model_name
 from lno.report.tables import Table
@@ -27,7 +27,7 @@ def table(results: Path) -> Table:
     anywhere = set(capable_models(Demand(PLANE, elsewhere=True)))
     rows, hardware, missing = [], set(), False
     for model, (cls, _) in MODELS.items():
-        row = costs.get((PROBLEM, model, efficiency.BATCH))
+        row = costs.get((PROBLEM, model, efficiency.BATCH, usual_preset(model)))
         cells = [UNKNOWN, UNKNOWN]
         if row is not None:
             memory = row["peak_memory_gb"]
@@ -56,7 +56,7 @@ def weights(model: str) -> str:
     """The number of weights with the preset for the problem."""
     if obstacle(PROBLEM, model) is not None:
         return UNKNOWN
-    chosen = preset(PROBLEM, "paper", model)
+    chosen = preset(PROBLEM, usual_preset(model), model)
     spec = CASES[PROBLEM].model_spec(chosen.task)
     with torch.device("meta"):
         built = build_model(model, model_config(model, chosen.config, spec, chosen.task), spec)

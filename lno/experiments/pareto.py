@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from lno.experiments.ablations import errors_of, mean
+from lno.experiments.ablations import errors_of
 from lno.experiments.cases import CASES
 from lno.experiments.runs import RunSpec
 from lno.report.pareto import Point, error_against_time
@@ -20,10 +20,6 @@ REQUIRED_MINUTES, REQUIRED_PROBLEMS = (1, 4), ("darcy", "ns2d", "elasticity")
 MODELS = {"lno": ("fast",), "lno_plus": ("fast",), "transolver": ("fast", "paper")}
 
 
-def _precision(recipe: str) -> str:
-    return "tf32" if recipe == "paper" else "mixed"
-
-
 def _required(problem: str, minutes: int) -> int:
     return int(problem in REQUIRED_PROBLEMS and minutes in REQUIRED_MINUTES)
 
@@ -33,7 +29,7 @@ SPECS = tuple(
         problem,
         model,
         recipe,
-        precision=_precision(recipe),
+        precision="tf32",
         seconds=60.0 * minutes,
         required=_required(problem, minutes),
     )
@@ -71,7 +67,9 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         cells = []
         for model in models:
             point = best.get((problem, model, seconds))
-            cells.append(MISSING if point is None else f"{spread(point.errors)} {point.recipe}")
+            cells.append(
+                MISSING if point is None else f"{spread(list(point.errors))} {point.recipe}"
+            )
         rows.append([problem, f"{seconds / 60:g}", *cells])
     return Table(
         "Error against training time",
@@ -94,13 +92,9 @@ def _lowest(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> li
         won = []
         for seconds in sorted({spec.seconds for spec in specs if spec.seconds}):
             here = [s for s in specs if (s.problem, s.seconds) == (problem, seconds)]
-            errors = {
-                m: [mean(errors_of(s, seeds, results)) for s in here if s.model == m]
-                for m in MODELS
-            }
-            known = {m: [e for e in own if e is not None] for m, own in errors.items()}
-            if all(known.values()):
-                lowest = min(known, key=lambda m: min(known[m]))
+            best = {p.model: p.mean for p in points(here, seeds, results)}
+            if len(best) == len(MODELS):
+                lowest = min(best, key=best.__getitem__)
                 won.append(f"{model_name(lowest)} at {seconds / 60:g} min")
         if won:
             lines.append(f"{problem}, lowest error: {', '.join(won)}.")

@@ -75,19 +75,21 @@ def jobs_of_all(
 
 def plan(jobs: Sequence[Job], results: Path) -> Table:
     """Jobs as a table, with about how long they take."""
-    rows = []
+    rows, first = [], None
     for job in jobs:
-        spec, first = job.spec, job.spec.waits_for(results)
+        spec, command = job.spec, job.spec.waits_for(results)
+        first = first or command
         minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
-        minutes += "" if first is None else f", needs `{first}` first"
+        minutes += "*" if command else ""
         what = [spec.problem, spec.model, spec.setup, spec.precision, spec.length]
         seeds = ", ".join(map(str, job.seeds))
         rows.append([*what, seeds, "yes" if job.required else "no", minutes])
     header = ["problem", "model", "recipe", "precision", "length", "seeds", "required", "min"]
     total = sum(job.minutes or 0.0 for job in jobs)
     note = f"about {total:.0f} minutes of training in all, where it is known"
-    note = note if total else "how long they take is not known yet"
-    return Table("Missing runs", header, rows, [note] if rows else ["nothing is missing"])
+    notes = [note if total else "how long they take is not known yet"]
+    notes += [f"*: needs `{first}` first"] if first else []
+    return Table("Missing runs", header, rows, notes if rows else ["nothing is missing"])
 
 
 def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
@@ -134,7 +136,7 @@ def _blocks(spec: RunSpec) -> int:
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:
     """Minutes from the measured cost of a step, in proportion to the points that a model reads."""
-    chosen, theirs = spec.preset, preset(row["problem"], "paper", spec.model)
+    chosen, theirs = spec.preset, preset(row["problem"], row["recipe"], spec.model)
     points = CASES[spec.problem].points_read(chosen.task) * chosen.recipe.batch
     at = CASES[row["problem"]].points_read(theirs.task) * row["batch"]
     measured = row["milliseconds_per_step"]

@@ -197,6 +197,16 @@ def preset(problem: str, name: str, model: str = "lno") -> Preset:
     raise ValueError(f"no preset {name!r} of {model} for {problem}: expected one of {known}")
 
 
+def usual_preset(model: str) -> str:
+    """The preset by which models are compared: as published, or our own where nothing is.
+
+    >>> usual_preset("fno"), usual_preset("lno_plus")
+    ('paper', 'fast')
+    """
+    own = PRESETS.get(model, {})
+    return "fast" if "fast" in own and "paper" not in own else "paper"
+
+
 def own_presets(problem: str, model: str) -> dict[str, Preset]:
     """The presets that are made for a problem and a model, by name."""
     table = PRESETS.get(model, {})

@@ -231,11 +231,11 @@ def _train(
     options = {"resume": resume, "pause_after": minutes, "steps": steps}
     with owner(folder):
         operator = fit(spec, seeds, samples, folder, device, **options)
+        if operator.provenance.get("stopped") == "interrupted":
+            raise KeyboardInterrupt  # not only this run: all of the work
         if operator.finished and is_main():  # large models would fill the disk with them
             for path in folder.glob("checkpoint-*.safetensors"):
                 path.unlink(missing_ok=True)
-    if operator.provenance.get("stopped") == "interrupted":
-        raise KeyboardInterrupt  # not only this run: all of the work
     return operator.provenance["seconds"] - before
 
 

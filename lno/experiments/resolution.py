@@ -40,7 +40,8 @@ class OnGrids(RunSpec):
 
 
 SPECS = tuple(
-    OnGrids("darcy", model, "paper", 100, "tf32", "resolution") for model in ("lno", "transolver")
+    OnGrids("darcy", model, recipe, 100, "tf32", "resolution")
+    for model, recipe in (("lno", "paper"), ("transolver", "paper"), ("lno_plus", "fast"))
 )
 
 

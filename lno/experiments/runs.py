@@ -156,8 +156,8 @@ class RunSpec:
         """Steps of one run; None: they depend on the time of a step, which the ledger lacks."""
         if self.seconds is None:
             return self.steps
-        batch = self.preset.recipe.batch
-        cost = efficiency.step_cost(results, self.problem, self.model, batch, self.precision)
+        key = (self.problem, self.model, self.preset.recipe.batch, self.recipe)
+        cost = efficiency.step_cost(results, key, self.precision)
         return None if cost is None else max(1, int(1e3 * self.seconds / cost))
 
     def waits_for(self, results: Path) -> str | None:

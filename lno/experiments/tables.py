@@ -13,6 +13,9 @@ from lno.experiments import (
     forward,
     inverse,
     inverse_tables,
+    ladder,
+    pareto,
+    plus,
     resolution,
     scaling,
     significance,
@@ -141,6 +144,28 @@ _ALL = (
         lambda: significance.SPECS,
         (significance.table,),
         seeds=significance.SEEDS,
+    ),
+    Experiment(
+        "ladder",
+        "What each ingredient of LNO+ is worth: without one of them at a time.",
+        "--problems darcy --dry-run",
+        lambda: ladder.SPECS,
+        (ladder.table,),
+    ),
+    Experiment(
+        "pareto",
+        "Error against training time: LNO, LNO+ and Transolver after one to eight minutes.",
+        "--problems elasticity --dry-run",
+        lambda: pareto.SPECS,
+        (pareto.table,),
+        seeds=1,
+    ),
+    Experiment(
+        "plus",
+        "The accuracy of LNO+ beside the best published models.",
+        "--problems darcy --dry-run",
+        lambda: plus.SPECS,
+        (plus.table,),
     ),
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}

@@ -82,7 +82,7 @@ def build_model(
             able = capable_models(Demand(spec))
             if kind in able or not able:
                 raise  # another config would do, or nothing
-            raise ValueError(f"{error}: use {' or '.join(able)}") from error
+            raise ValueError(f"{error}, or use {' or '.join(able)}") from error
 
 
 __all__ = [

@@ -134,8 +134,8 @@ class Geometry(nn.Module):
         super().__init__()
         if spec.coordinates != 2:
             raise ValueError(
-                "a model with a latent grid needs points of the plane or data on a 2-D grid, got "
-                f"{spec.coordinates} coordinates and grid {spec.grid}"
+                f"a latent grid needs points of the plane, got {spec.coordinates} coordinates: "
+                "pass data of two coordinates, or on a 2-D grid"
             )
         self.grid, modes = grid, (grid.row_modes, grid.column_modes)
         self.map = GeometryMap(grid.map_width)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from math import prod
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -186,8 +187,8 @@ class Model(nn.Module, ABC):
         grid = self.spec.grid
         if grid is None or len(grid) != 2:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, expected Fields(..., grid=(rows, "
-                f"columns)), got grid {grid}" + (f": use {otherwise}" if otherwise else "")
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                "Fields(..., grid=(rows, columns))" + (f", or use {otherwise}" if otherwise else "")
             )
         return grid[0], grid[1]
 
@@ -325,16 +326,20 @@ def capable_models(demand: Demand) -> list[str]:
     able = []
     for name, (kind, _) in MODELS.items():
         try:
-            config = kind.default_config(demand.spec)
-            if demand.elsewhere:
-                config = kind.for_other_points(config)
-            with torch.device("meta"):  # no memory, no time
-                model = kind(demand.spec, config)
+            model = _default_model(kind, demand.spec, demand.elsewhere)
         except ValueError:
             continue
         if _obstacle(model, demand) is None:
             able.append(name)
     return able
+
+
+@lru_cache(maxsize=64)
+def _default_model(kind: type[Model], spec: Spec, elsewhere: bool) -> Model:
+    """A model with its default config and without memory, to ask for its capabilities."""
+    config = kind.default_config(spec)
+    with torch.device("meta"):
+        return kind(spec, kind.for_other_points(config) if elsewhere else config)
 
 
 def _obstacle(model: Model, demand: Demand) -> str | None:

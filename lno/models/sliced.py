@@ -110,13 +110,7 @@ class SlicedLNO(Model):
         self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None
     ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b n m"]]:
         """Features of the points, and how much of each is in each slice; nothing of padding."""
-        if x_query is not x and not (
-            x_query.shape[1:] == x.shape[1:] and bool((x_query == x).all())
-        ):
-            raise ValueError(
-                "SlicedLNO predicts at the observed points only: expected x_query to be x, got "
-                f"other positions (x {tuple(x.shape)}, x_query {tuple(x_query.shape)})"
-            )
+        self.check_points(x, u, x_query, mask)
         f = self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
         with full_precision(f):
             weights = torch.softmax(self.slice(f.to(self.slice.weight.dtype)), dim=-1)

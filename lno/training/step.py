@@ -215,8 +215,10 @@ class Step:
             torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         try:
-            # On the same stream, where libraries already have their workspaces.
-            with torch.cuda.graph(graph, stream=stream):
+            # On the same stream, where libraries already have their workspaces. A capture that
+            # fails does not leave it by itself.
+            outside = torch.cuda.stream(torch.cuda.current_stream())
+            with outside, torch.cuda.graph(graph, stream=stream):
                 self.output = self._differentiate(self.inputs, fast=True)
                 if self.single:
                     self._update()

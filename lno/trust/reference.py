@@ -85,10 +85,10 @@ class Reference:
     samples: int
     low: tuple[float, ...]
     high: tuple[float, ...]
-    mean: tuple[float, ...] = ()
-    components: tuple[float, ...] = ()
-    variances: tuple[float, ...] = ()
-    rest: float = 1.0
+    mean: tuple[float, ...]
+    components: tuple[float, ...]
+    variances: tuple[float, ...]
+    rest: float
 
     def __post_init__(self) -> None:
         require_count("Reference.samples", self.samples, 10**9)
@@ -119,7 +119,8 @@ class Reference:
         values = np.concatenate(described)
         low, high = (tuple(v.tolist()) for v in (values.min(0), values.max(0)))
         known = [t for t in tokens if t is not None]
-        return cls(len(values), low, high, **(_gaussian(np.concatenate(known)) if known else {}))
+        pooled = np.concatenate(known) if known else np.zeros((0, 0))
+        return cls(len(values), low, high, **_gaussian(pooled))
 
     @property
     def fewest_points(self) -> int:
@@ -257,13 +258,16 @@ def _each(values: Tensor, mask: Tensor | None) -> Iterator[Any]:
 
 
 def _gaussian(tokens: Float[np.ndarray, "s t"]) -> dict[str, Any]:
-    """The arguments of `Reference` for pooled tokens; none where there is nothing to learn."""
+    """The arguments of `Reference` for pooled tokens; empty where there is nothing to learn."""
+    nothing = {"mean": (), "components": (), "variances": (), "rest": 1.0}
     samples, dimensions = tokens.shape
     count = min(COMPONENTS, samples // SAMPLES_EACH, dimensions)
+    if count == 0:
+        return nothing
     mean = tokens.mean(0)
     total = np.square(tokens - mean).sum() / samples
-    if count == 0 or not 1e-30 < total < 1e30:  # NaN, too
-        return {}
+    if not 1e-30 < total < 1e30:  # NaN, too
+        return nothing
     _, sizes, components = np.linalg.svd(tokens - mean, full_matrices=False)
     variances = np.square(sizes) / samples
     least = SMALLEST * total / dimensions

@@ -33,8 +33,8 @@ NOT_CALIBRATED = (
     "bounds: this operator is not calibrated. Pass at least 9 samples with answers that it was not "
     "trained on to operator.calibrated(held_out), and use or save what that returns"
 )
-SLACK = {"points": 0.25}  # descriptors may leave their ranges by so many units, doublings here,
-USUAL_SLACK = 0.05  # standard deviations elsewhere
+# Departures from ranges of training that never count: standard deviations; of points, doublings.
+SLACK = {"inputs": 0.05, "parameters": 0.05, "positions": 0.05, "points": 0.25}
 POINTS, VALUES = 2048, 2**21  # of a held-out sample, at random, and of all of them, that count
 UNFAMILIAR = (
     "the latent tokens are {:.1f} times as far from those of training as the threshold, which "
@@ -88,6 +88,9 @@ class Trust:
     def from_json(values: Mapping[str, Any]) -> Trust:
         """What `to_json` gave; unknown, missing and impossible values are errors."""
         found = dict(values)
+        for key in ("reference", "thresholds", "bounds"):
+            if key not in found:
+                raise ValueError(f"Trust needs the key {key!r}, which is missing")
         if found.get("reference") is not None:
             found["reference"] = from_dict(Reference, found["reference"])
         if found.get("bounds") is not None:
@@ -202,7 +205,7 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
         if name == LATENT:
             limits[name] = prediction_limit(each, rate)
         else:
-            limits[name] = max(threshold(each, rate), SLACK.get(name, USUAL_SLACK))
+            limits[name] = max(threshold(each, rate), SLACK[name])
     to_fit, others = ([errors[k] for k in chosen] for chosen in (first, rest))
     bounds = Bounds.calibrate(operator, to_fit, others, level)
     return Trust(operator.trust.reference, limits, bounds)
@@ -228,6 +231,8 @@ def measure(
         found = predict_batch(operator, batch, deviation=True)
         values.append(statistics(operator, batch, far))
         known, wrong = terms(batch, found, far), (batch.y - found.mean()).abs().double().numpy()
+        if not np.isfinite(wrong).all():
+            raise RuntimeError("held_out: a prediction is not finite, so that it has no bounds")
         places = batch.x_query.double().numpy()
         for k in range(len(batch)):
             real = torch.ones(wrong.shape[1]) if batch.query_mask is None else batch.query_mask[k]

@@ -90,6 +90,7 @@ class Widths:
         require_type("Widths.cells", self.cells, tuple[int, ...])
         for k, count in enumerate(self.cells):
             require_count(f"Widths.cells[{k}]", count, MOST_ALONG_AXIS)
+        require_count("Widths.cells, their product", math.prod(self.cells), CELLS)
         for name, least in (("profile", math.prod(self.cells)), ("weights", WEIGHTS)):
             values = getattr(self, name)
             require_numbers(f"Widths.{name}", values)
@@ -123,7 +124,7 @@ class Widths:
         channels, axes = errors.shape[1], operator.labels.space
         cells = (1,) * axes if operator.conditional else _cells(axes, channels)
         size, most = math.prod(cells), np.array(cells) - 1
-        index = np.minimum(_in_cells(operator, x, cells).astype(int), most)
+        index = np.minimum(_in_cells(operator, x, cells).astype(int), most)  # the end of the box
         flat = np.ravel_multi_index(tuple(index.T), cells)
         counts = np.bincount(flat, minlength=size)[:, None]
         sums = np.stack([np.bincount(flat, column, size) for column in errors.T], -1)
@@ -131,8 +132,11 @@ class Widths:
         profile = (sums + one_more * errors.mean(0)) / (counts + one_more)
         smooth = cls(cells, rounded(profile.ravel()), (1.0,) * WEIGHTS * channels)
         local = smooth._local(operator, x, known)
-        design = np.stack((local, local * known[1], *known[2:]), 1)
-        weights = [nnls(design[..., c], errors[:, c])[0] for c in range(channels)]
+        std = _std(operator)
+        design = np.stack((local, local * known[1], *known[2:]), 1) / std
+        weights = [
+            nnls(design[..., c], errors[:, c] / std[c], maxiter=1000)[0] for c in range(channels)
+        ]
         return cls(cells, smooth.profile, rounded(np.stack(weights, -1).ravel()))
 
     def at(
@@ -162,13 +166,19 @@ class Widths:
 
         if operator.conditional:
             return terms[0]
-        at = _in_cells(operator, x, self.cells).T + 0.5  # one cell is added at each end
-        grids = np.array(self.profile).reshape(*self.cells, -1)
-        for axis, period in enumerate(operator.normalizers.x.period[: len(self.cells)]):
-            ends = [(1, 1) if k == axis else (0, 0) for k in range(grids.ndim)]
-            grids = np.pad(grids, ends, mode="edge" if period is None else "wrap")
-        each = [map_coordinates(grids[..., c], at, order=1) for c in range(grids.shape[-1])]
-        return np.stack(each, -1)
+        several = [k for k, count in enumerate(self.cells) if count > 1]
+        shape = tuple(self.cells[k] for k in several)
+        grids = np.array(self.profile).reshape(*shape, -1)
+        if not several:
+            return np.repeat(grids[None], len(x), 0)
+        at = _in_cells(operator, x, self.cells)[:, several] - 0.5  # from the first centre
+        for column, k in enumerate(several):
+            if operator.normalizers.x.period[k] is None:
+                at[:, column] = np.clip(at[:, column], 0, self.cells[k] - 1)
+        every = range(grids.shape[-1])
+        return np.stack(
+            [map_coordinates(grids[..., c], at.T, order=1, mode="grid-wrap") for c in every], -1
+        )
 
 
 def _in_cells(operator: Operator, x: np.ndarray, cells: tuple[int, ...]) -> np.ndarray:

@@ -26,7 +26,7 @@ def fake(
             "recipe": spec.setup,
             "protocol": "standard",
             "seed": seed,
-            "epochs": spec.epochs,
+            "epochs": spec.epochs or 50,
             "steps": 1000,
             "task": {"kind": "steady"},
             "hardware": "a GPU",

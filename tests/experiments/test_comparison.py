@@ -58,9 +58,9 @@ def test_seconds_become_steps_by_the_table_of_costs(tmp_path: Path) -> None:
     assert spec.steps_by(tmp_path) == int(300 / 0.048)
     assert spec.waits_for(tmp_path) is None
     assert replace(spec, precision="mixed").steps_by(tmp_path) is None
-    key = ("ns2d", "transolver", 2)
+    key = ("ns2d", "transolver", 2, "paper")
     assert key not in efficiency.missing(tmp_path)
-    write_costs(tmp_path, (*key, 48.0), hardware="a GPU, shared (MPS)")
+    write_costs(tmp_path, (*key[:3], 48.0), hardware="a GPU, shared (MPS)")
     assert spec.steps_by(tmp_path) is None  # measured while others used it
     assert key in efficiency.missing(tmp_path)
 
@@ -99,7 +99,8 @@ def test_runs_without_a_known_speed_wait_and_others_go_on(
     monkeypatch.setattr(forward, "specs", lambda: (SECONDS, ready))
     words = ["reproduce", "forward", "--seeds", "1", "--device", "cpu", "--results", str(small)]
     listed = " ".join(lno(capsys, *words, "--dry-run").split())
-    assert "0.05 s" in listed and "needs `lno reproduce efficiency` first" in listed
+    assert "0.05 s" in listed and "0.0*" in listed
+    assert "*: needs `lno reproduce efficiency` first" in listed
     lines: list[str] = []
     assert not train_missing([SECONDS, ready], [0], small, device="cpu", say=lines.append)
     assert ready.path(small, 0).exists() and not SECONDS.path(small, 0).exists()
@@ -134,9 +135,9 @@ def test_thirty_cells_are_required_and_every_model_has_two() -> None:
     required = [s for s in forward.specs() if s.required and s.seconds is not None]
     assert len(required) == 30
     counts = Counter(spec.model for spec in required)
-    assert set(counts) == set(FORWARD) and min(counts.values()) >= 2
+    assert set(counts) == {*FORWARD, "lno_plus"} and min(counts.values()) >= 2
     for problem in ("darcy", "elasticity"):
-        able = {model for model in FORWARD if obstacle(problem, model) is None}
+        able = {model for model in comparison.MODELS if obstacle(problem, model) is None}
         assert {s.model for s in required if s.problem == problem} == able
 
 

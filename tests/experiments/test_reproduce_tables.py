@@ -110,26 +110,31 @@ def test_costs_are_measured_for_both_models_and_shown_beside_the_papers(
     small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shrink_cases(monkeypatch)
-    efficiency.measure_all(small, [("darcy", m, 4) for m in ("transolver", "lno")], device="cpu")
+    efficiency.measure_all(
+        small, [("darcy", m, 4, "paper") for m in ("transolver", "lno")], device="cpu"
+    )
     text = efficiency.table(small).markdown()
     assert "0.76, 5.75, 38.98" in text
     assert text.count("| missing |") == 10 * 4 / 2  # "| missing | missing |" counts once
     words = ["reproduce", "efficiency", "--results", str(small), "--device", "cpu"]
-    assert "fno on darcy in batches of 4" in " ".join(lno(capsys, *words, "--dry-run").split())
+    listed = " ".join(lno(capsys, *words, "--dry-run").split())
+    assert "fno (paper) on darcy in batches of 4" in listed
     words += ["--models", "lno,transolver"]
     listed = " ".join(lno(capsys, *words, "--dry-run").split())
-    assert "darcy" not in listed and "transolver on plasticity in batches of 8" in listed
+    assert "(paper) on darcy" not in listed and "lno (fast) on darcy" in listed
+    assert "transolver (paper) on plasticity in batches of 8" in listed
     first = (small / "benchmarks" / "efficiency.json").read_text()
     assert "missing" not in lno(capsys, *words)
     rows = json.loads((small / "benchmarks" / "efficiency.json").read_text())["rows"]
     own = {"ns2d": 2, "airfoil": 8, "elasticity": 1, "plasticity": 8}  # batches of Transolver
-    assert [(r["problem"], r["model"], r["batch"]) for r in rows] == [
+    of_paper = [r for r in rows if r["recipe"] == "paper"]
+    assert [(r["problem"], r["model"], r["batch"]) for r in of_paper] == [
         (p, m, b)
         for p in efficiency.CASES
         for m in ("lno", "transolver")
         for b in sorted({4, own.get(p, 4) if m == "transolver" else 4})
     ]
-    assert rows[:2] == json.loads(first)["rows"]  # what was known is not measured again
+    assert of_paper[:2] == json.loads(first)["rows"]  # what was known is not measured again
     assert all(r["seconds_per_epoch"] > 0 and r["parameters"] > 100 for r in rows)
     by = {(r["problem"], r["model"]): r for r in rows if r["batch"] == 4}
     for model, steps in (("lno", 225), ("transolver", 225 * 20)):  # all times, or one

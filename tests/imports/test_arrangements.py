@@ -147,6 +147,30 @@ def test_points_of_a_table_that_form_a_grid(tmp_path: Path) -> None:
     assert "the points form a grid 3 × 4, and were put in its order" in done.notes
 
 
+def test_time_in_tables(tmp_path: Path) -> None:
+    t, x = (v.ravel() for v in np.meshgrid(range(2), range(3), indexing="ij"))
+    values = RANDOM.normal(size=(2, 6))
+    columns = {"t": np.tile(t, 2), "x": np.tile(x, 2), "u": values.ravel()}
+    path = write_csv(tmp_path / "a.csv", {"run": np.repeat([0, 1], 6), **columns})
+    fields = import_files(path).fields  # a column of samples: time is a coordinate
+    assert fields.names["x"] == ["x", "t"] and fields.grid == (3, 2)
+    assert np.array_equal(fields.y.reshape(2, 3, 2), values.reshape(2, 2, 3).transpose(0, 2, 1))
+    path = write_csv(tmp_path / "b.csv", {"time": t, "x": x, "u": values[0]})
+    fields = import_files(path).fields  # nothing else tells samples apart: every time is one
+    assert np.array_equal(fields.y[..., 0], values[0].reshape(2, 3))
+
+
+def test_time_is_guessed_where_samples_are_known(tmp_path: Path) -> None:
+    w = RANDOM.normal(size=(S, 2, 3, 4))
+    axes = {"t": np.arange(2.0), "x": np.arange(3.0), "y": np.arange(4.0)}
+    done = imported(tmp_path, {"w": w, **axes})
+    assert done.fields.names["x"] == ["x", "y", "t"] and done.fields.grid == (3, 4, 2)
+    assert read_as(done)["t"] == "time (guessed): t"
+    xarray = pytest.importorskip("xarray")
+    data = xarray.Dataset({"w": (("run", "t", "x", "y"), w)}, axes)
+    assert same(Fields.from_xarray(data), done.fields)
+
+
 def test_logarithms_are_recorded(tmp_path: Path) -> None:
     k = np.exp(A)
     arrays = {"nodes": NODES, "k": k, "T": np.exp(T), "first": np.exp(T) * 2, "Re": RE}

@@ -83,7 +83,12 @@ def test_parameters_in_a_table_of_their_own(tmp_path: Path) -> None:
         write_csv(tmp_path / f"{k}.csv", sample_columns(k))
     cases = write_csv(tmp_path / "cases.csv", {"name": list("abcde"), "Re": RE})
     names = {**ROLES, "parameters": f"{cases}:Re"}
-    assert same(Fields.from_files(str(tmp_path / "?.csv"), **names))
+    done = import_files(str(tmp_path / "?.csv"), **names)
+    assert same(done.fields)
+    assert [row[:2] for row in done.table[-2:]] == [
+        ["not used", f"{cases}: name"],
+        ["parameters", f"{cases}: Re"],
+    ]
 
 
 def test_hdf5_by_the_names_of_datasets(tmp_path: Path) -> None:

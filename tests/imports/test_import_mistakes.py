@@ -25,9 +25,11 @@ from plates import (
     stacked,
     write_csv,
 )
+from wrong_values import shows
 
 from lno import Fields
-from lno.data.importing import import_files
+from lno.data.importing import LAYOUT, import_files
+from lno.data.importing import ROLES as ROLE_NAMES
 
 FROM_ARRAYS = {**ROLES, "positions": "nodes:x,y"}
 
@@ -270,6 +272,20 @@ def test_a_mistake_gets_one_clear_sentence(
     with pytest.raises((ValueError, OSError, TypeError), match=message) as caught:
         import_files(make(tmp_path), **how)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["paths", *ROLE_NAMES, *LAYOUT])
+def test_values_of_every_type(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = npz(tmp_path)
+
+    def call(value: Any) -> None:
+        given = {"paths": path, "positions": "nodes", "outputs": "T", name: value}
+        import_files(given.pop("paths"), **given)
+
+    # Files that do not exist are named themselves.
+    wrong = [line for line in shows(name, call) if "does not exist: expected a file" not in line]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_data_file_of_our_own(tmp_path: Path) -> None:

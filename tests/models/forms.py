@@ -17,7 +17,6 @@ from small_models import (
     FFNO_SHARED,
     FNO_CLOUD,
     FNO_GRID,
-    FNO_RAW,
     GALERKIN,
     GALERKIN_GRID,
     GEOFNO_CLOUD,
@@ -122,7 +121,6 @@ FORMS = {
     # The geometry map of point clouds adds up features, as published.
     "fno": Form(FNO_CLOUD, sums_points=True),
     "fno on a grid": Form(FNO_GRID, False),
-    "fno on a raw grid": Form(FNO_RAW),
     "geofno": Form(GEOFNO_CLOUD, sums_points=True),
     "geofno on a grid": Form(GEOFNO_GRID),
     "ffno": Form(FFNO),

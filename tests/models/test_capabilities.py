@@ -99,7 +99,7 @@ def test_a_model_is_refused_exactly_if_it_cannot(
 ) -> None:
     monkeypatch.setattr("lno.models.model.capable_models", able)
     if kind in NEED_GRID and demand.spec.grid is None:
-        with pytest.raises(ValueError, match=r"needs data on a 2-D grid.*: use lno or "):
+        with pytest.raises(ValueError, match=r"needs data on a 2-D grid, .*, or use lno or "):
             small(kind, demand.spec)
         assert kind not in able(demand)
         return

@@ -80,7 +80,7 @@ def test_queries_do_not_influence_each_other(form: Form) -> None:
     assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
 
 
-@every_form(needs_grid=False)
+@every_form(needs_grid=False, sums_points=False)
 def test_observing_everything_twice_changes_nothing(form: Form) -> None:
     """Sums over points are means: their number does not scale the predictions."""
     model, (x, u, q) = build(form.config), inputs()

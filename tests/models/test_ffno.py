@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_models import FFNO as SMALL
 from small_models import FFNO_SHARED, GRID, build, close, count_parameters, inputs
-from test_published import AIRFOIL, inputs_of, open_fixture
+from test_published_models import AIRFOIL, inputs_of, open_fixture
 
 from lno import Spec
 from lno.models import FFNO, FFNOConfig, build_model, from_reference
@@ -103,5 +103,5 @@ def test_time_is_an_input_channel() -> None:
 
 @pytest.mark.parametrize("grid", [None, (60,), (3, 4, 5)])
 def test_it_needs_a_grid_and_names_models_that_do_not(grid: tuple[int, ...] | None) -> None:
-    with pytest.raises(ValueError, match=r"FFNO needs data on a 2-D grid.*: use lno or "):
+    with pytest.raises(ValueError, match=r"FFNO needs data on a 2-D grid.*, or use lno or "):
         build_model("ffno", None, Spec(2, 1, 1, grid))

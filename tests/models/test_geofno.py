@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from small_models import GEOFNO_CLOUD, GEOFNO_GRID, GRID, build, close, count_parameters, inputs
-from test_published import AIRFOIL, ELASTICITY
+from test_published_models import AIRFOIL, ELASTICITY
 
 from lno import Spec
 from lno.models import Demand, GeoFNO, GeoFNOConfig, LatentGrid, build_model, require_capable
@@ -79,12 +79,12 @@ def test_time_is_an_input_channel() -> None:
         (
             Spec(2, 1, 1),
             GeoFNOConfig(),
-            r"GeoFNO needs .* got grid None: use GeoFNOConfig\(c",
+            r"GeoFNO needs .* got grid None: .*, or use GeoFNOConfig\(c",
         ),
         (
             Spec(3, 1, 1),
             GeoFNOConfig(cloud=LatentGrid()),
-            "3 coordinates .*: use lno or ",
+            "got 3 coordinates: .*, or use lno or ",
         ),
     ],
 )

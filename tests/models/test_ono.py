@@ -17,7 +17,7 @@ from small_models import (
     shallow,
     value_and_gradient,
 )
-from test_published import inputs_of, load, open_fixture
+from test_published_models import inputs_of, load, open_fixture
 from torch.func import functional_call
 
 from lno import Spec

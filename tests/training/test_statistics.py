@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from toy_model import EVERYTHING, SIZES, Toy, ToyConfig, fit, grid_samples, same, state
 
 from lno import Operator, Spec, Steady
@@ -207,6 +208,24 @@ def test_a_captured_run_keeps_the_statistics_of_the_eager_one(
         for name, value in state(captured, k).items():
             if name.startswith("norm.r") or name.startswith("norm.n"):
                 torch.testing.assert_close(value.cpu(), expected[name], rtol=1e-3, atol=1e-4)
+
+
+class Waiting(Toy):
+    """Looks at a number in its forward pass, for which a GPU must wait."""
+
+    def forward(self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None = None) -> Tensor:
+        assert float(u.sum()) != 0.5
+        return super().forward(x, u, x_query, mask)
+
+
+@pytest.mark.gpu
+def test_a_model_that_no_graph_can_hold_trains_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = state(fit(precision="fp32"))
+    monkeypatch.setitem(MODELS, "toy", (Waiting, ToyConfig))
+    with pytest.warns(UserWarning, match="training continues without a CUDA graph"):
+        found = state(fit(precision="fp32", device="cuda"))
+    for name in ("norm.running_mean", "norm.num_batches_tracked"):
+        torch.testing.assert_close(found[name].cpu(), expected[name], rtol=1e-2, atol=1e-3)
 
 
 def test_measuring_the_speed_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

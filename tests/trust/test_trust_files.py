@@ -76,6 +76,8 @@ def put(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
 
 WRONG: list[tuple[str, Any, str]] = [
     ("", 5, "Content.trust: expected a mapping"),
+    ("", None, "Content.trust: expected a mapping"),
+    ("", {}, "Trust needs the key 'reference'"),
     ("surprise", 1, "Trust has no key 'surprise'"),
     ("reference", 7, "Reference expects a mapping"),
     ("reference", None, "expected a reference that the scores refer to"),

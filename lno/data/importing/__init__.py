@@ -13,6 +13,7 @@ import numpy as np
 from lno.data import columns
 from lno.data.fields import Fields
 from lno.data.foreign import ForeignFileError
+from lno.data.importing.arrange import SAMPLE
 from lno.data.importing.assemble import Piece, assemble, join, take_logarithm
 from lno.data.importing.gaps import Whole, in_grid_order, without_gaps
 from lno.data.importing.guesses import guess, period_of
@@ -67,16 +68,17 @@ def import_sources(
     tables = [t for t in given.parameters if t.variable.endswith(".csv")]
     inside = replace(given, parameters=tuple(t for t in given.parameters if t not in tables))
     asked = as_layout(how)
-    roles, layout = guess(sources[0], inside, asked)
+    roles, layout = guess(sources[0], inside, asked, len(sources) > 1)
     for source in sources[1:]:
         _require_same(source, roles, layout)
     in_rows = is_table(sources[0], roles, layout)
     parts = split_rows(sources, roles, layout) if in_rows else list(sources)
     inner = replace(layout, sample=FILE) if in_rows else layout
     piece = join([assemble(part, roles, inner) for part in parts], parts)
-    for term in tables:
-        piece = _with_parameters(piece, term)
     table = table_of(sources[0], roles, layout, piece, (inside, asked))
+    for term in tables:
+        piece, rows = _with_parameters(piece, term)
+        table += rows
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
     notes += notes_on(sources, layout, piece, in_rows)
     used = [name for labels in piece.names.values() for name in labels]
@@ -135,8 +137,8 @@ def _period(piece: Piece, layout: Layout) -> tuple[list[float | None], list[str]
     return period, notes
 
 
-def _with_parameters(piece: Piece, term: Term) -> Piece:
-    """With the columns of a CSV file that has a row for each sample."""
+def _with_parameters(piece: Piece, term: Term) -> tuple[Piece, list[list[str]]]:
+    """With the columns of a CSV file that has a row for each sample; and what was understood."""
     source = read_delimited(Path(term.variable))
     wanted = term.columns or tuple(n for n, v in source.variables.items() if v.is_number)
     found = [source.find(name, "parameters").read() for name in wanted]
@@ -149,7 +151,17 @@ def _with_parameters(piece: Piece, term: Term) -> Piece:
     names = {**piece.names, "parameters": [*piece.names.get("parameters", []), *wanted]}
     units = {**piece.units, "parameters": [*piece.units.get("parameters", []), *[""] * len(wanted)]}
     parameters = np.column_stack([*own, *found])
-    return replace(piece, parameters=parameters, names=names, units=units)
+    understood = [
+        [
+            "parameters" if name in wanted else "not used",
+            f"{term.variable}: {name}",
+            str(piece.count),
+            SAMPLE,
+            f"{v.read().min():.4g} to {v.read().max():.4g}" if name in wanted else "",
+        ]
+        for name, v in source.variables.items()
+    ]
+    return replace(piece, parameters=parameters, names=names, units=units), understood
 
 
 def _require_same(source: Source, roles: Roles, layout: Layout) -> None:

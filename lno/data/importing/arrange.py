@@ -92,6 +92,11 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
     return Arrangement(found, shape, tuple(coordinates), samples, not cloud)
 
 
+def is_time(name: str) -> bool:
+    """Whether a name is likely that of time; T is a temperature."""
+    return name == "t" or name.lower() == "time"
+
+
 def _own(axis: str) -> str:
     """An axis of points, which may be called like one of ours."""
     return f"axis {axis}" if axis in (SAMPLE, CHANNEL) else axis
@@ -118,7 +123,7 @@ def _named_sample(
     if likely:
         return likely[0]
     free = [axis for axis in values if axis not in points]
-    in_time = [axis for axis in free if axis.lower() in ("time", "t") and layout.time is None]
+    in_time = [axis for axis in free if is_time(axis) and layout.time is None]
     if in_time and len(values) > 1:
         return in_time[0]
     if points:

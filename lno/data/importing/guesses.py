@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from lno.data.foreign import ForeignFileError
+from lno.data.importing.arrange import SAMPLE_NAMES, is_time
 from lno.data.imports.mesh import CENTRE
 from lno.data.imports.source import Source, Variable
 from lno.data.mapping import Layout, Roles, Term
 
 # Names in lower case, the likely ones first.
 SAMPLES = ("sample", "sample_id", "case", "case_id", "run", "run_id", "simulation", "realization")
-TIMES = ("t", "time")
 POSITIONS = ("positions", "points", "nodes", "coords", "coordinates", "pos", "xy", "xyz", "x")
 COORDINATES = (
     ("x", "y", "z"),
@@ -32,18 +32,27 @@ OUTPUTS = ("outputs", "output", "targets", "target", "y", "solution", "solutions
 LONGITUDES = ("lon", "longitude")
 
 
-def guess(source: Source, roles: Roles, layout: Layout) -> tuple[Roles, Layout]:
+def guess(source: Source, roles: Roles, layout: Layout, several: bool) -> tuple[Roles, Layout]:
     """Fill in what can be told from names and shapes.
 
-    Positions, axes, samples and cells are filled in one by one. What is to be learned (inputs,
-    outputs, parameters) is guessed as a whole, if the user says nothing of it.
+    Positions, axes, samples, time and cells are filled in one by one. What is to be learned
+    (inputs, outputs, parameters) is guessed as a whole, if the user says nothing of it.
+
+    Args:
+        source: the file, or the first one.
+        roles: what the user says.
+        layout: what the user says.
+        several: whether there are more files.
     """
     _require_names(source, roles, layout)
-    layout = _guess_samples(source, roles, layout)
+    if source.is_table:
+        layout = _guess_samples(source, roles, layout, several)
     if not (roles.inputs or roles.outputs or roles.parameters):
         roles = _guess_problem(source, roles, layout)
     if not roles.positions and not layout.axes:
         roles, layout = _guess_places(source, roles, layout)
+    if layout.time is None:
+        layout = _guess_time(source, roles, layout)
     at_centres = any(t.variable.endswith(CENTRE.format("").strip()) for t in roles.positions)
     name = _first(_free(source, roles, layout), CELLS)
     if name is not None and not roles.cells and not at_centres:
@@ -105,11 +114,39 @@ def _first(names: Iterable[str], likely: Sequence[str]) -> str | None:
     return next((lower[name] for name in likely if name in lower), None)
 
 
-def _guess_samples(source: Source, roles: Roles, layout: Layout) -> Layout:
-    if layout.sample is None and source.is_table:
-        name = _first(_free(source, roles, layout), SAMPLES)
-        return layout if name is None else replace(layout, sample=name)
-    return layout
+def _guess_samples(source: Source, roles: Roles, layout: Layout, several: bool) -> Layout:
+    """The columns of a table that tell samples apart, and of time.
+
+    Where nothing else tells samples apart, every time is one.
+    """
+    free = _free(source, roles, layout)
+    if layout.sample is None:
+        layout = replace(layout, sample=_first(free, SAMPLES))
+    time = next((name for name in free if is_time(name) and name != layout.sample), None)
+    if time is None or layout.time is not None or roles.positions:
+        return layout
+    if layout.sample is None and not several:
+        return replace(layout, sample=time)
+    return replace(layout, time=time) if source.variables[time].is_number else layout
+
+
+def _guess_time(source: Source, roles: Roles, layout: Layout) -> Layout:
+    """The variable along an axis of time, where another one is that of the samples."""
+    named = [source.variables[n] for n in _free(source, roles, layout) if is_time(n)]
+    time = next(iter(named), None)
+    values = [source.variables[t.variable] for t in (*roles.outputs, *roles.inputs)][:1]
+    if time is None or not time.is_number or len(time.shape) != 1 or not values or source.is_table:
+        return layout
+    axes, shape = values[0].axes, values[0].shape
+    if axes is not None:
+        known = layout.sample in axes or any(axis.lower() in SAMPLE_NAMES for axis in axes)
+        found = known and time.axes is not None and time.axes[0] in axes
+    else:
+        others = len(layout.axes) or 1
+        found = len(shape) >= others + 2 and time.shape[0] in shape[1:]
+        places = [source.variables[n].shape[0] for n in layout.axes]
+        found &= time.shape[0] not in places and (bool(places) or bool(roles.positions))
+    return replace(layout, time=time.name) if found else layout
 
 
 def _guess_places(source: Source, roles: Roles, layout: Layout) -> tuple[Roles, Layout]:
@@ -171,7 +208,7 @@ def _guess_problem(source: Source, roles: Roles, layout: Layout) -> Roles:
     free = [n for n in _free(source, places, with_axes) if source.variables[n].is_number]
     free = [n for n in free if n.lower() not in (*CELLS, *WEIGHTS, *SAMPLES)]
     if layout.time is None and not source.is_table:
-        free = [n for n in free if n.lower() not in TIMES]
+        free = [n for n in free if not is_time(n)]
     parameters = _first(free, PARAMETERS)
     free = [n for n in free if n != parameters and CENTRE.format("").strip() not in n]
     outputs = _first(free, OUTPUTS)

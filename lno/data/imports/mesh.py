@@ -6,11 +6,11 @@ import contextlib
 import io
 import lzma
 import re
+import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import h5py
 import numpy as np
@@ -31,6 +31,7 @@ SUFFIXES = (
 XML = (".vtu", ".xdmf", ".xmf", ".xml")
 SURFACES = {"triangle": 3, "triangle6": 3, "triangle7": 3, "quad": 4, "quad8": 4, "quad9": 4}
 CENTRE = "{} of the cell's centre"
+_LOCK = threading.Lock()  # one mesh at a time: a part of meshio is replaced while it reads
 
 
 def read_mesh(path: Path) -> Source:
@@ -171,8 +172,10 @@ def _bounded(path: Path) -> Iterator[None]:
     """Compressed VTU files say how large their blocks are, and meshio does not ask."""
     from meshio.vtu import _vtu
 
-    with (
-        mock.patch.object(_vtu, "zlib", _Bounded(zlib, path)),
-        mock.patch.object(_vtu, "lzma", _Bounded(lzma, path)),
-    ):
-        yield
+    with _LOCK:
+        before = _vtu.zlib, _vtu.lzma
+        _vtu.zlib, _vtu.lzma = _Bounded(zlib, path), _Bounded(lzma, path)
+        try:
+            yield
+        finally:
+            _vtu.zlib, _vtu.lzma = before

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lno.config import require_count
 from lno.data.checks import require_type
 from lno.data.fields import Fields
 from lno.data.quality.finding import SEVERITIES, Finding
@@ -49,8 +50,7 @@ def findings(
         symmetries: that training would use; each is tested.
         ordered: the split follows the order of the samples. False: it is random.
     """
-    require_type("fields", fields, Fields, "lno.Fields")
-    parts = default_split(len(fields)) if split is None else split
+    parts = _parts(fields, split)
     found = [
         *count_findings(fields),
         *input_findings(fields),
@@ -71,11 +71,23 @@ def quick_findings(
 
     Errors and warnings only. The arguments are those of `findings`.
     """
-    require_type("fields", fields, Fields, "lno.Fields")
-    parts = default_split(len(fields)) if split is None else split
+    parts = _parts(fields, split)
     found = [
         *input_findings(fields),
         *channel_findings(fields, QUICK),
         *(order_findings(fields, parts) if ordered else []),
     ]
     return [finding for finding in found if finding.severity != "note"]
+
+
+def _parts(fields: Fields, split: tuple[int, int] | None) -> tuple[int, int]:
+    """Numbers of training and test samples."""
+    require_type("fields", fields, Fields, "lno.Fields")
+    if split is None:
+        return default_split(len(fields))
+    require_type("split", split, list | tuple, "two numbers, of training and test samples")
+    if len(split) != 2:
+        raise ValueError(f"split: expected two numbers, of training and test samples, got {split}")
+    for count in split:
+        require_count("split", count, len(fields), least=0)
+    return split[0], split[1]

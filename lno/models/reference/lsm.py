@@ -35,10 +35,12 @@ def translate(
         published.put(f"{ours}.latent", latent)
         published.put(f"{ours}.waves", series.unflatten(1, (2, basis)).unflatten(0, (heads, -1)))
         for kind in ("weight", "bias"):
-            # Keys and values alternate there. 1×1 convolutions are linear layers here.
-            both = published.take(f"{theirs}.encoder_attn.{kind}").squeeze()
+            both = published.take(f"{theirs}.encoder_attn.{kind}")
+            queries = published.take(f"{theirs}.decoder_attn.{kind}")
+            if kind == "weight":  # 1×1 convolutions are linear layers here
+                both, queries = both.flatten(1), queries.flatten(1)
+            # Keys and values alternate there.
             published.put(f"{ours}.keys_values.{kind}", torch.cat((both[::2], both[1::2])))
-            queries = published.take(f"{theirs}.decoder_attn.{kind}").squeeze()
             published.put(f"{ours}.queries.{kind}", queries)
     sizes = LSMConfig(
         **keys, heads=heads, tokens=tokens, basis=basis, batch_norm=args["task"] == "steady"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from small_operators import Trained, lines, train
 
-from lno import Completion, Fields, RandomRatio, Rollout
+from lno import Completion, Fields, Operator, RandomRatio, Rollout
 from lno.calibration import factor
 from lno.models import MODELS
-from lno.trust import check
+from lno.trust import Trust, check
 from lno.trust.bounds import Bounds, samples_to_fit
 from lno.trust.trust import measure
 from lno.trust.widths import Errors, Widths
@@ -65,6 +68,19 @@ def test_widths_follow_the_residuals(line: Trained) -> None:
     np.testing.assert_allclose(usual[:, 1] / usual[:, 0], 300, rtol=0.15)
 
 
+def test_profiles_are_linear_between_cells_and_go_round_a_circle(line: Trained) -> None:
+    op = line.operator  # on a line from 0 to 3
+    widths = Widths((3,), (1.0, 1.0, 2.0, 2.0, 4.0, 4.0), (1.0, 1.0, *[0.0] * 6))
+    x = np.array([[-1.0], [0.5], [1.0], [1.5], [2.25], [9.0]])
+    found = widths.at(op, x, np.zeros((4, 6, 2))) - 1e-3 * np.array(op.normalizers.y.std)
+    np.testing.assert_allclose(found, np.repeat([[1.0], [1.0], [1.5], [2.0], [3.5], [4.0]], 2, 1))
+    circle = replace(op.normalizers.x, period=(3.0,))
+    periodic = replace(op, normalizers=replace(op.normalizers, x=circle), trust=Trust())
+    around = widths.at(periodic, np.array([[0.0], [3.0], [2.75], [-0.25]]), np.zeros((4, 4, 2)))
+    around = around - 1e-3 * np.array(op.normalizers.y.std)
+    np.testing.assert_allclose(around[:, 0], [2.5, 2.5, 3.25, 3.25])
+
+
 def inside(trained: Trained, samples: Fields) -> np.ndarray:
     """The share of points inside the bounds of `predict`, of each channel."""
     found = trained.operator.predict(samples, bounds=0.9)
@@ -73,6 +89,7 @@ def inside(trained: Trained, samples: Fields) -> np.ndarray:
     return np.mean([((a <= y) & (y <= b)).mean(0) for a, y, b in rows], axis=0)
 
 
+@pytest.mark.filterwarnings("ignore:.* lie outside the box", "ignore:out of distribution")
 def test_bounds_of_trained_operators_contain_new_samples(
     darcy: Trained, line: Trained, cloud: Trained
 ) -> None:
@@ -144,6 +161,20 @@ def test_members_that_disagree_make_bounds_wider() -> None:
     np.testing.assert_allclose(after - before, one.terms[3])
 
 
+@pytest.mark.gpu
+def test_bounds_on_a_gpu_are_those_of_the_cpu(line: Trained, tmp_path: Path) -> None:
+    line.operator.save(tmp_path / "a.safetensors")
+    there = Operator.load(tmp_path / "a.safetensors", "cuda")
+    near, far = (op.predict(line.test, bounds=0.9) for op in (line.operator, there))
+    np.testing.assert_allclose(far.upper, near.upper, rtol=1e-3, atol=1e-2)
+    for a, b in zip(near.scores[0], far.scores[0], strict=True):
+        assert a.value == pytest.approx(b.value, rel=1e-3, abs=1e-6)
+    again = there.calibrated(line.held_out)
+    np.testing.assert_allclose(
+        again.trust.bounds.factors, line.operator.trust.bounds.factors, rtol=1e-2
+    )
+
+
 @pytest.fixture(scope="module")
 def completer() -> Trained:
     random = np.random.default_rng(0)
@@ -168,8 +199,10 @@ def test_bounds_of_conditional_operators_are_tight_at_the_sensors(completer: Tra
 
 @pytest.mark.parametrize("model", ["deeponet", "gnot", "transolver", "lno_plus"])
 def test_every_model_has_bounds(model: str) -> None:
-    data = lines(60)
-    trained = train(*data.split(20, 20, 20), model=model, config=None, epochs=1)
+    data, config = lines(60), {"width": 16, **({} if model == "deeponet" else {"heads": 2})}
+    if model == "transolver":
+        config |= {"convolution": False, "reference": None}
+    trained = train(*data.split(20, 20, 20), model=model, config=config, epochs=1)
     assert np.all(inside(trained, trained.test) > 0.8)
     names = [score.name for score in trained.operator.distribution(trained.test)[0]]
     tokens = ["latent"] if MODELS[model][0].streams else []

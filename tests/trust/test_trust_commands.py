@@ -112,16 +112,16 @@ def test_evaluate_measures_bounds_and_scores(run: Run, folder: Path) -> None:
 
 def test_train_calibrates_where_enough_samples_are_held_out(run: Run, tmp_path: Path) -> None:
     """A tenth of the training samples; the same as with the Python functions."""
-    lines(112).save(tmp_path / "many.h5")
+    lines(96).save(tmp_path / "many.h5")
     words = ("--epochs", 1, "--model", "deeponet", "--device", "cpu", "--out")
     done = run("train", tmp_path / "many.h5", *words, tmp_path / "many")
     assert done.returncode == 0, done.stderr
-    assert "lno predict --bounds 0.9, calibrated on 10 held-out samples: on average" in done.stdout
+    assert "lno predict --bounds 0.9, calibrated on 9 held-out samples: on average" in done.stdout
     loaded = Operator.load(tmp_path / "many" / "model.safetensors", "cpu")
-    train = lines(112).split(101, 11)[0]
-    held_out = train.subset(np.sort(np.random.default_rng([0, 1]).permutation(101)[:10]))
+    train = lines(96).split(87, 9)[0]
+    held_out = train.subset(np.sort(np.random.default_rng([0, 1]).permutation(87)[:9]))
     assert loaded.calibrated(held_out).trust == loaded.trust
-    lines(60).save(tmp_path / "few.h5")
+    lines(12).save(tmp_path / "few.h5")
     done = run("train", tmp_path / "few.h5", *words, tmp_path / "few")
     assert "no bounds: calibrating them takes 9 held-out samples" in done.stdout
     assert Operator.load(tmp_path / "few" / "model.safetensors", "cpu").trust.bounds is None
