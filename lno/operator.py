@@ -16,12 +16,13 @@ from lno import evaluation
 from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
+from lno.data.climatology import Background
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
 from lno.models import Model
-from lno.prediction import Prediction, observations, predict_batch, predict_groups
+from lno.prediction import Prediction, as_trained, observations, predict_batch, predict_groups
 from lno.scores import Score
 from lno.tasks import Task
 from lno.text import visible
@@ -54,6 +55,8 @@ class Operator:
             on which other queries are asked; None: all.
         provenance: how it was trained.
         trust: how far its predictions can be trusted; see `calibrated`.
+        background: a climatology that predictions add to, or the input that is one; None: none, or
+            one that comes with the data.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]
@@ -74,6 +77,7 @@ class Operator:
     query_set: int | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
+    background: Background = None
 
     def __post_init__(self) -> None:
         if self.conditional and not self.task.observes_answers:
@@ -110,6 +114,7 @@ class Operator:
         split: str = "samples",
         tensorboard: bool = False,
         early_stop: bool = False,
+        background: str | None = None,
     ) -> Operator:
         """Train an operator.
 
@@ -145,6 +150,9 @@ class Operator:
             tensorboard: write the learning curve into `folder`/tensorboard as well.
             early_stop: keep the weights with the lowest validation error, and stop when it has not
                 fallen for a long time.
+            background: "climatology:NAME", the mean of the training samples by a parameter or a
+                coordinate, or the name of an input that is a first guess of the answers. The
+                operator learns the difference, and adds it to the background by itself.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
@@ -172,6 +180,7 @@ class Operator:
             recipe.weighted,
             recipe.queries if nets[0].queries_interact else None,
             provenance(training, used, stopped, init.provenance if init else None),
+            background=setup.background,
         )
         return replace(made, trust=Trust(Reference.of(made, training.data)))
 
@@ -297,7 +306,7 @@ class Operator:
         """
         require_type("held_out", held_out, Fields, "samples with answers, Fields(x, u, y=...)")
         require_range("level", level, 0.0, 1.0)
-        return replace(self, trust=calibrate(self, held_out, level))
+        return replace(self, trust=calibrate(self, as_trained(self, held_out), level))
 
     def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
         """The prediction of every member for a batch in physical units."""
@@ -342,7 +351,12 @@ class Operator:
             return self.predict_batch(batch).mean()
 
         return evaluation.evaluate(
-            predict, task.prepare(test), task, seed=seed, where=where, weighted=self.weighted
+            predict,
+            task.prepare(as_trained(self, test)),
+            task,
+            seed=seed,
+            where=where,
+            weighted=self.weighted,
         )
 
     def save(self, path: str | Path, *, half: bool = False) -> None:

@@ -29,6 +29,8 @@ POINTS_OF = {
     "grid_index": "x_query",
 }
 
+SMALLEST_AREA = 1e-3  # the weight of a pole
+
 
 def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -> None:
     """Raise a TypeError unless an argument has the right type.
@@ -257,7 +259,7 @@ def areas(fields: Fields, positions: Column) -> Column:
 
     def area(x: np.ndarray) -> np.ndarray:
         cosine = np.cos(np.deg2rad(x[:, latitude : latitude + 1]))
-        return np.maximum(cosine, 1e-3).astype(x.dtype)
+        return np.maximum(cosine, SMALLEST_AREA).astype(x.dtype)
 
     if columns.is_shared(positions):
         return area(columns.sample(positions, 0))

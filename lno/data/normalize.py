@@ -146,6 +146,13 @@ class Coordinates:
         """The coordinate that each feature belongs to."""
         return tuple(k for k, count in enumerate(self._counts()) for _ in range(count))
 
+    @property
+    def wraps(self) -> tuple[float | None, ...]:
+        """The period of every coordinate; that of a longitude is 360 degrees."""
+        if self.sphere is None:
+            return self.period
+        return tuple(360.0 if k == self.sphere[1] else p for k, p in enumerate(self.period))
+
     def _counts(self) -> list[int]:
         """How many features each coordinate becomes; latitude has those of the unit vector."""
         counts = [1 if p is None else 2 for p in self.period]

@@ -48,6 +48,10 @@ ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
     "precision": (str, f"'auto', {', '.join(map(repr, PRECISIONS))}"),
     "folder": (str | os.PathLike | None, "the path of a folder, or None"),
     "split": (str, "'samples' or 'points'"),
+    "background": (
+        str | None,
+        "'climatology:NAME' with a parameter or a coordinate, or the name of an input",
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import torch
 
 from lno.config import from_dict, to_dict
 from lno.data import Fields
+from lno.data.climatology import Background, fitted, with_background
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.models import MODELS, Model, ModelConfig, require_capable
@@ -35,11 +36,13 @@ class Setup:
         training: the run.
         kind: the name of the model.
         used: the samples to train on, as they came.
+        background: what is known beside them.
     """
 
     training: Training
     kind: str
     used: Fields
+    background: Background = None
 
     @property
     def prepared(self) -> Fields:
@@ -70,6 +73,7 @@ def set_up(
     steps: int | None = None,
     split: str = "samples",
     early_stop: bool = False,
+    background: str | None = None,
 ) -> Setup:
     """A new run; for the arguments see `lno.Operator.fit`."""
     if init and config is not None:
@@ -83,6 +87,14 @@ def set_up(
             "early_stop: needs validation samples, and none are held out. Pass validation=0.1, or "
             "validation samples"
         )
+    known: Background = init.background if init else None
+    if background is not None:
+        if init is not None:
+            raise ValueError("init brings its background with it: leave background out")
+        known = fitted(used, background)
+    if known is not None:
+        used = with_background(used, known)
+        held_out = None if held_out is None else with_background(held_out, known)
     prepared = task.prepare(used)
     chosen = choice(prepared, task, where, init.kind if init else model, config, recipe)
     how = chosen.recipe if epochs is None else replace(chosen.recipe, epochs=epochs)
@@ -113,7 +125,7 @@ def set_up(
         early_stop=early_stop,
         total_steps=steps or 0,
     )
-    return Setup(training, chosen.model, used)
+    return Setup(training, chosen.model, used, known)
 
 
 def choice(
