@@ -41,6 +41,16 @@ class Stages:
         """The shape of the reconstructed field."""
         return self._domain.shape
 
+    @property
+    def points(self) -> Float[np.ndarray, "p d"]:
+        """The points of the field, in the order of the domain."""
+        return self._domain.points
+
+    def at_points(self, field: np.ndarray) -> Float[np.ndarray, " p"]:
+        """A reconstructed field, or a bound of it, as a list of values at `points`."""
+        index = self._domain.index
+        return field.ravel() if index is None else field.ravel()[index]
+
     def axes(self) -> tuple[np.ndarray, ...]:
         """The coordinates of the grid's axes; none for points that form no regular grid."""
         return self._axes

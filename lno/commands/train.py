@@ -94,6 +94,18 @@ def train(
             metavar="LOW:HIGH", help="With complete: the share of points that is observed."
         ),
     ] = None,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is known of y: an input, or climatology:NAME, the mean of the training "
+            "samples by a parameter or a coordinate.",
+        ),
+    ] = None,
+    sphere: Annotated[
+        str | None,
+        typer.Option(metavar="LAT,LON", help="Coordinates that are latitude and longitude."),
+    ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
@@ -136,6 +148,8 @@ def train(
         observe=_observed(task, observe),
         division=Division(split_seed, groups),
         changes=changes or (),
+        sphere=_pair(sphere),
+        background=background,
     )
     if isinstance(spec, OwnRun) and is_main():
         say(spec.split_in_words())
@@ -162,6 +176,9 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        if (folder / "domain.h5").exists():
+            words = ("reconstruct", "sensors.csv", "--model", folder, "--out", "field.nc")
+            show(f"      {command(*words)}")
         _show_bounds(done.operator)
         if done.verdict:
             show(done.verdict)
@@ -172,6 +189,16 @@ def train(
     show_errors(done.errors)
     if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    """The names of latitude and longitude."""
+    if text is None:
+        return None
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not first or not second or "," in second:
+        raise ValueError(f"--sphere {text}: expected two names, like --sphere lat,lon")
+    return first, second
 
 
 def _observed(task: str | None, observe: str | None) -> RandomRatio | None:

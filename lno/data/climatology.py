@@ -34,14 +34,14 @@ class Climatology:
         points: positions; none of a coordinate.
         column: of the parameters or coordinates.
 
-    >>> x, month = np.array([[0.0], [1.0]]), np.array([[1.0], [2.0], [1.0]])
-    >>> y = np.array([[3.0, 4.0], [30.0, 40.0], [5.0, 6.0]])[..., None]
+    >>> x, month = np.array([[0.0], [1.0]]), np.array([[1.0], [2.0], [1.0], [2.0]])
+    >>> y = np.array([[3.0, 4.0], [30.0, 40.0], [5.0, 6.0], [30.0, 40.0]])[..., None]
     >>> data = Fields(x, y=y, parameters=month, names={"parameters": ["month"]})
     >>> found = Climatology.fit(data, "month")
     >>> found.at(np.array([[0.9]]), np.array([1.0])).tolist()  # of the nearest position
     [[5.0]]
     >>> Climatology.fit(data, "x0").at(np.array([[0.5]])).round(2).tolist()  # interpolated
-    [[14.67]]
+    [[19.75]]
     """
 
     name: str
@@ -88,6 +88,12 @@ class Climatology:
     def _by_parameter(cls, fields: Fields, name: str, column: int) -> Climatology:
         given = np.asarray(fields.parameters)[:, column]
         values = _distinct(given, name, len(fields))
+        if 2 * len(values) > len(fields):
+            raise ValueError(
+                f"climatology: {name!r} has {len(values):,} different values in {len(fields):,} "
+                "training samples: a mean needs several samples of each. Take what comes again, "
+                "like the month of the year"
+            )
         points, where = _places(fields)
         o = columns.channels(fields.y)  # type: ignore[arg-type]
         sums, counts = np.zeros((len(values), len(points), o)), np.zeros((len(values), len(points)))

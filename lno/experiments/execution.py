@@ -17,13 +17,17 @@ import numpy as np
 
 from lno import tasks
 from lno.config import to_dict
-from lno.data import Fields
+from lno.data import Fields, columns
+from lno.data.domain import Domain
+from lno.data.observe import RandomCount, RandomRatio
 from lno.experiments.own import OwnRun
 from lno.experiments.pictures import save_sample
 from lno.experiments.runs import MODEL, RunSpec, Samples
 from lno.files import owning, require_folder, write_json
 from lno.ledger import Run, commit
 from lno.operator import Operator
+from lno.reconstruct import Reconstructor
+from lno.tasks import Completion
 from lno.training.device import one_thread
 from lno.training.distributed import is_main
 from lno.training.plan import Plan, plan
@@ -33,6 +37,7 @@ from lno.training.verdict import verdict
 
 SAMPLE, WORST = "sample.npz", "worst.npz"
 LEVEL, HELD_OUT = 0.9, 9  # of bounds, and the fewest held-out samples that promise it
+CALIBRATED = 4  # numbers of sensors that bounds of reconstructions are calibrated for
 
 
 @dataclass(frozen=True)
@@ -132,10 +137,43 @@ def fit(
     if is_main():
         operator.save(out / MODEL)  # whatever happens next
     with one_thread() if spec.one_thread else nullcontext():
-        found = calibrated(operator, held_out_of(spec, used, arguments["validation"]))
+        held_out = held_out_of(spec, used, arguments["validation"])
+        found = calibrated(operator, held_out)
     if is_main() and found is not operator:
         found.save(out / MODEL)
+    if is_main() and isinstance(spec, OwnRun) and isinstance(found.task, Completion):
+        save_reconstructor(found, used, held_out, out)
     return found
+
+
+def save_reconstructor(
+    operator: Operator, used: Fields, held_out: Fields | None, out: Path
+) -> Reconstructor | None:
+    """Make the folder of a run one that `lno reconstruct` reads; None: it cannot be one.
+
+    Beside the model come the points of the fields and, where enough fields were held out, the
+    calibration of bounds for some numbers of sensors.
+    """
+    where, several = Domain.of(used), len(operator.labels.names["y"]) > 1
+    if where is None or several or isinstance(operator.background, str):
+        return None
+    made = Reconstructor(operator, where=where)
+    where.save(out / "domain.h5")
+    if operator.finished and held_out is not None and len(held_out) >= HELD_OUT:
+        made = made.calibrated(held_out, sensor_counts(operator, held_out), LEVEL)
+        assert made.calibration is not None
+        made.calibration.save(out / "calibration.json")
+    return made
+
+
+def sensor_counts(operator: Operator, held_out: Fields) -> list[RandomCount]:
+    """Numbers of sensors to calibrate bounds for, spread over those of training."""
+    assert isinstance(operator.task, Completion)
+    pattern, points = operator.task.pattern, columns.sizes(held_out.x_query, len(held_out)).min()
+    assert isinstance(pattern, RandomRatio)
+    ratios = np.geomspace(pattern.low, pattern.high or pattern.low, CALIBRATED)
+    counts = {min(int(points), max(1, round(float(r) * int(points)))) for r in ratios}
+    return [RandomCount(count) for count in sorted(counts)]
 
 
 def _arguments(
@@ -156,6 +194,7 @@ def _arguments(
         "device": device,
         "precision": spec.precision,
         "minutes": spec.minutes,
+        **spec.options(),
     }
 
 

@@ -37,12 +37,16 @@ class OwnRun(RunSpec):
     Args:
         chosen: sizes and recipe.
         division: how samples are split, if the file names no split.
+        sphere: the coordinates that are latitude and longitude; None: as the file says.
+        background: what is known beside the observations, as in `Operator.fit`.
 
     For the other arguments see `RunSpec`.
     """
 
     chosen: Preset | None = None
     division: Division = field(default_factory=Division)
+    sphere: tuple[str, str] | None = None
+    background: str | None = None
 
     validates_on_its_own: ClassVar[bool] = True
 
@@ -55,6 +59,14 @@ class OwnRun(RunSpec):
         """Samples to train on, to validate on (or 0: none) and to test on."""
         assert self.data is not None
         return parts_of(Fields.load(self.data), self.division)
+
+    def adapted(self, fields: Fields) -> Fields:
+        """Samples as the run trains and tests on them."""
+        return fields if self.sphere is None else fields.replace(sphere=self.sphere)
+
+    def options(self) -> dict[str, Any]:
+        """Further arguments of `Operator.fit`."""
+        return {} if self.background is None else {"background": self.background}
 
     def recorded(self) -> dict[str, Any]:
         """What else the file of an operator says about the run that made it."""

@@ -142,6 +142,10 @@ class RunSpec:
         """Samples of `samples` as the run trains and tests on them."""
         return fields
 
+    def options(self) -> dict[str, Any]:
+        """Further arguments of `Operator.fit`."""
+        return {}
+
     def recorded(self) -> dict[str, Any]:
         """What else the file of an operator says about the run that made it."""
         return {}

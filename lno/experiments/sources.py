@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from lno.data import Fields, Spec, columns
+from lno.data import Fields, Spec
 from lno.data.division import Division
 from lno.data.observe import RandomRatio
 from lno.experiments.datasets import protocol_of
@@ -40,6 +40,8 @@ def describe(
     observe: RandomRatio | None = None,
     division: Division | None = None,
     changes: Sequence[str] = (),
+    sphere: tuple[str, str] | None = None,
+    background: str | None = None,
 ) -> RunSpec:
     """The run that a user asks for.
 
@@ -57,6 +59,8 @@ def describe(
         observe: reconstruct the fields of a data file from this share of their points.
         division: how the samples of a data file are split; None: at random, with seed 0.
         changes: keys of the model's config or of the recipe, as `key=value`.
+        sphere: the coordinates of a data file that are latitude and longitude.
+        background: what is known beside the observations, as in `Operator.fit`.
     """
     path = Path(source) if Path(source).suffix in (".h5", ".hdf5") else None
     if path is None and source not in PROBLEMS:
@@ -68,10 +72,22 @@ def describe(
     problem = source if path is None or fields is None else problem_of(fields, path)
     lengths = {"epochs": epochs, "minutes": minutes, "precision": precision}
     if path is not None and fields is not None and problem not in PROBLEMS:
-        spec: RunSpec = _own(path, fields, preset, model, rollout, device, observe, division)
-        spec = replace(spec, **lengths)  # type: ignore[arg-type]
+        fields = fields if sphere is None else fields.replace(sphere=sphere)
+        if background is not None and fields.background is not None:
+            raise ValueError(
+                f"--background {background}: {path} has a background, which is used. Leave the "
+                "option out"
+            )
+        first = background if background in fields.names["u"] else None
+        spec: RunSpec = _own(path, fields, preset, model, rollout, device, observe, division, first)
+        spec = replace(spec, **lengths, sphere=sphere, background=background)  # type: ignore[arg-type,call-arg]
     else:
-        for option, given in (("--groups", division and division.groups), ("--task", observe)):
+        for option, given in (
+            ("--groups", division and division.groups),
+            ("--task", observe),
+            ("--sphere", sphere),
+            ("--background", background),
+        ):
             if given is not None:
                 raise ValueError(
                     f"{option}: the split and the task of {problem} are those of its protocol; "
@@ -106,6 +122,7 @@ def _own(
     device: str,
     observe: RandomRatio | None,
     division: Division | None,
+    first_guess: str | None,
 ) -> OwnRun:
     """The run on a file of the user's own."""
     require_answers(fields, path)
@@ -113,7 +130,7 @@ def _own(
     chosen = None if preset is None else find_preset(path.stem, preset, model or "lno")
     task: Task = Steady() if chosen is None else chosen.task
     if observe is not None:
-        require_completable(fields, path, rollout)
+        require_completable(fields, path, rollout, first_guess)
         task = Completion(observe)
     else:
         task = _task_on(fields, task, model or "lno", rollout, f"{name} of {path.stem}") or task
@@ -137,12 +154,15 @@ def require_answers(fields: Fields, path: Path) -> None:
         )
 
 
-def require_completable(fields: Fields, path: Path, rollout: int | None) -> None:
+def require_completable(
+    fields: Fields, path: Path, rollout: int | None, first_guess: str | None
+) -> None:
     """Raise unless the fields of a file can be reconstructed from some of their points."""
     if rollout is not None:
         raise ValueError("--rollout and --task complete are different tasks: give one of them")
-    if fields.spec.in_channels and columns.channels(fields.u):
-        listed = ", ".join(fields.names["u"])
+    inputs = [name for name in fields.names["u"] if name != first_guess]
+    if inputs:
+        listed = ", ".join(inputs)
         raise ValueError(
             f"--task complete: {path} has inputs ({listed}), and a field is reconstructed from "
             "values of itself alone. Import them as --covariates, which are known at all points, "
