@@ -115,7 +115,8 @@ class Nonconformity:
 
     Args:
         sensors: the number of sensors.
-        inside: |truth − mean| / uncertainty at the points inside the window, of each field.
+        inside: |truth − mean| / uncertainty at the points inside the window, of each field; NaN at
+            points where a field has no value.
         outside: the same at the points outside; no points for a completer alone.
         residual: the statistic of the completer, of each field.
         disagreement: the statistic of the propagator, of each field; none for a completer alone.
@@ -152,8 +153,8 @@ def calibrate(fields: Sequence[Nonconformity], level: float = 0.9) -> Calibratio
         level,
         held_out,
         tuple(counts),
-        tuple(factor(one.inside, level) for one in merged),
-        () if alone else tuple(factor(one.outside, level) for one in merged),
+        tuple(factor(_known(one.inside), level) for one in merged),
+        () if alone else tuple(factor(_known(one.outside), level) for one in merged),
         *(tuple(threshold(v, rate) for v in each) for each in statistics.values()),
     )
 
@@ -166,11 +167,12 @@ def coverage(fields: Sequence[Nonconformity], calibration: Calibration) -> dict[
     hits: dict[str, list[np.ndarray]] = {"inside": [], "outside": [], "all": []}
     for one in fields:
         limits = calibration.at(one.sensors)
-        within, beyond = one.inside <= limits.inside, one.outside <= limits.outside
+        pairs = ((one.inside, limits.inside), (one.outside, limits.outside))
+        within, beyond = (np.where(np.isnan(v), np.nan, v <= most) for v, most in pairs)
         each = {"inside": within, "outside": beyond, "all": np.concatenate((within, beyond), 1)}
         for name, hit in each.items():
             if hit.shape[1]:
-                hits[name].append(hit.mean(1))
+                hits[name].append(np.nanmean(hit, axis=1))
     return {name: float(np.concatenate(found).mean()) for name, found in hits.items() if found}
 
 
@@ -222,6 +224,11 @@ def promise(level: float) -> str:
     'on average over new fields of this kind, at least 90 % of the points lie inside'
     """
     return PROMISE.format(level=100 * level)
+
+
+def _known(scores: Float[np.ndarray, "s p"]) -> list[Float[np.ndarray, " _"]]:
+    """The scores of each field where it has a value."""
+    return [row[~np.isnan(row)] for row in scores]
 
 
 def _merge(alike: Sequence[Nonconformity]) -> Nonconformity:

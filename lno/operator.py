@@ -16,32 +16,25 @@ from lno import evaluation
 from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
+from lno.data.climatology import Background
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
-from lno.models import Model, require_capable
+from lno.models import Model
 from lno.operator_output import OperatorOutput
-from lno.prediction import Prediction, observations, predict_batch, predict_groups
+from lno.prediction import Prediction, as_trained, observations, predict_batch, predict_groups
 from lno.scores import Score
-from lno.tasks import Steady, Task
+from lno.tasks import Task
 from lno.text import visible
-from lno.training.device import pick_device
-from lno.training.distributed import join
-from lno.training.inputs import (
-    check_arguments,
-    copies,
-    demand,
-    new_models,
-    require_alike,
-    require_inputs,
-)
-from lno.training.precision import pick_precision
+from lno.training.inputs import check_arguments
 from lno.training.recipe import Recipe
 from lno.training.run import provenance, run
-from lno.training.samples import split_validation
-from lno.training.state import Training
+from lno.training.setup import set_up
 from lno.trust import Reference, Trust, calibrate, distribution, predict_bounded, warn_of_few_points
+
+# Arguments of `Operator.fit` that do not decide what is trained, but how the run goes.
+RUN_ONLY = ["conditional", "progress", "folder", "resume", "minutes", "pause_after", "tensorboard"]
 
 
 @dataclass(repr=False)
@@ -63,6 +56,8 @@ class Operator(OperatorOutput):
             on which other queries are asked; None: all.
         provenance: how it was trained.
         trust: how far its predictions can be trusted; see `calibrated`.
+        background: a climatology that predictions add to, or the input that is one; None: none, or
+            one that comes with the data.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]
@@ -83,6 +78,7 @@ class Operator(OperatorOutput):
     query_set: int | None = None
     provenance: dict[str, Any] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
+    background: Background = None
 
     def __post_init__(self) -> None:
         if self.conditional and not self.task.observes_answers:
@@ -99,7 +95,7 @@ class Operator(OperatorOutput):
         *,
         epochs: int | None = None,
         task: Task | None = None,
-        model: str = "lno",
+        model: str | None = None,
         config: Any = None,
         recipe: Recipe | Mapping[str, Any] | None = None,
         validation: float | Fields = 0.1,
@@ -118,6 +114,8 @@ class Operator(OperatorOutput):
         pause_after: float | None = None,
         split: str = "samples",
         tensorboard: bool = False,
+        early_stop: bool = False,
+        background: str | None = None,
     ) -> Operator:
         """Train an operator.
 
@@ -125,9 +123,11 @@ class Operator(OperatorOutput):
             train_data: samples with answers.
             epochs: passes over them; overrides the recipe's.
             task: what a step means; default: from the observed values straight to the answers.
-            model: a name in `lno.models.MODELS`.
-            config: the model's config, or a mapping of its keys; None: defaults for these data.
-            recipe: how to train, or a mapping of its keys.
+            model: a name in `lno.models.MODELS`; None: the rule for defaults chooses the model and
+                its sizes for these data (`lno.training.defaults`).
+            config: the model's config, or a mapping of keys that differ from its defaults; without
+                a model, LNO's.
+            recipe: how to train, or a mapping of keys that differ from what the rule chooses.
             validation: the share of samples held out to watch the error, the same for every seed;
                 or other samples.
             members: models to train at once, the k-th from seed + k. Each is, to rounding, the one
@@ -149,63 +149,41 @@ class Operator(OperatorOutput):
             split: what processes under torchrun share: "samples" of a batch, or "points" of a
                 sample.
             tensorboard: write the learning curve into `folder`/tensorboard as well.
+            early_stop: keep the weights with the lowest validation error, and stop when it has not
+                fallen for a long time.
+            background: "climatology:NAME", the mean of the training samples by a parameter or a
+                coordinate, or the name of an input that is a first guess of the answers. The
+                operator learns the difference, and adds it to the background by itself.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
         that there is more to do.
         """
-        recipe = check_arguments(**{k: v for k, v in locals().items() if k not in ("cls", "init")})
+        given = {k: v for k, v in locals().items() if k != "cls"}
         example = "a trained operator, like Operator.load('model.safetensors')"
-        require_type("init", init, Operator | None, example)
-        if init and config is not None:
-            raise ValueError("init brings its model with it: pass either init or config")
-        where = pick_device(device)
-        processes = join(split, where)  # first: it decides which of several GPUs to use
-        task = task or (init.task if init else Steady())
-        used, held_out = split_validation(train_data, validation)
-        prepared = task.prepare(used)
-        require_inputs(prepared, task, recipe.weighted)
-        normalizers = init.normalizers if init else task.normalizers(prepared)
-        normalizers.x.require_readable(prepared)
-        if init:
-            own = (init.members, init.normalizers)
-            kind, nets = init.kind, copies(*own, members, prepared, task)
-        else:
-            kind, seeds = model, range(seed, seed + members)
-            nets = new_models(model, config, seeds, prepared, normalizers, task)
-        require_capable(nets[0], kind, demand(nets[0], prepared, task, recipe.queries))
-        validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
-        training = Training(
-            [net.to(where) for net in nets],
-            task,
-            normalizers,
-            recipe,
-            prepared,
-            validated,
-            where,
-            seed,
-            pick_precision(precision, where),
-            processes,
-            symmetries,
-            total_steps=steps or 0,
-        )
+        require_type("init", given["init"], Operator | None, example)
+        check_arguments(**{k: v for k, v in given.items() if k != "init"})
+        setup = set_up(**{k: v for k, v in given.items() if k not in RUN_ONLY})
+        training, kind, used = setup.training, setup.kind, setup.used
         began = perf_counter()
         finished = run(
             training, kind, used.digest, folder, resume, minutes, pause_after, progress, tensorboard
         )
         paused = pause_after is not None and perf_counter() - began >= 60 * pause_after
         stopped = "" if finished else "paused" if paused else "interrupted"
+        recipe, nets = training.recipe, list(training.end())
         made = cls(
-            list(training.end()),
+            nets,
             kind,
-            task,
-            normalizers,
-            Labels.of(prepared, task.observes_answers),
+            training.task,
+            training.normalizers,
+            Labels.of(training.data, training.task.observes_answers),
             conditional or bool(init and init.conditional),
             recipe.weighted,
             recipe.queries if nets[0].queries_interact else None,
             provenance(training, used, stopped, init.provenance if init else None),
+            background=setup.background,
         )
-        return replace(made, trust=Trust(Reference.of(made, prepared)))
+        return replace(made, trust=Trust(Reference.of(made, training.data)))
 
     def __repr__(self) -> str:
         names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
@@ -329,7 +307,7 @@ class Operator(OperatorOutput):
         """
         require_type("held_out", held_out, Fields, "samples with answers, Fields(x, u, y=...)")
         require_range("level", level, 0.0, 1.0)
-        return replace(self, trust=calibrate(self, held_out, level))
+        return replace(self, trust=calibrate(self, as_trained(self, held_out), level))
 
     def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
         """The prediction of every member for a batch in physical units."""
@@ -374,7 +352,12 @@ class Operator(OperatorOutput):
             return self.predict_batch(batch).mean()
 
         return evaluation.evaluate(
-            predict, task.prepare(test), task, seed=seed, where=where, weighted=self.weighted
+            predict,
+            task.prepare(as_trained(self, test)),
+            task,
+            seed=seed,
+            where=where,
+            weighted=self.weighted,
         )
 
     def save(self, path: str | Path, *, half: bool = False) -> None:

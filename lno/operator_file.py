@@ -23,6 +23,7 @@ from torch import Tensor
 from lno import limits, tasks
 from lno.config import from_dict, require_count, require_type, to_dict
 from lno.data import Spec
+from lno.data.background_file import background_tensors, described_background, read_background
 from lno.data.labels import Labels, require_grid
 from lno.data.normalize import Normalizers
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
@@ -91,6 +92,7 @@ class Content:
     query_set: int | None
     provenance: dict[str, Any]
     trust: dict[str, Any] = field(default_factory=Trust().to_json)  # earlier versions have none
+    background: dict[str, Any] | None = None
 
 
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
@@ -111,6 +113,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "query_set": operator.query_set,
         "provenance": operator.provenance,
         "trust": operator.trust.to_json(),
+        **described_background(operator.background),
     }
     text = json.dumps(content)
     _require_provenance(_content({KEY: text}).provenance)  # what is saved can be loaded
@@ -124,6 +127,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     if half:  # statistics are few, and may be too small or too large for it
         trained = dict(operator.model.named_parameters())
         weights = {n: _half(n, weight) if n in trained else weight for n, weight in weights.items()}
+    weights |= background_tensors(operator.background)
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: text})
@@ -140,7 +144,8 @@ def load(path: str | Path, device: str = "auto") -> Operator:
     try:
         content = _content(file.metadata)
         weights = {name: _whole(w) for name, w in load_tensors(file.data).items()}
-        operator = _build(content, weights, where)
+        background = read_background(content.background, weights)
+        operator = replace(_build(content, weights, where), background=background)
     except (SafetensorError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
             f"{path} is damaged or not {KIND}: {type(error).__name__}: {error}{note}"
@@ -258,6 +263,10 @@ def _normalizers(found: dict[str, dict[str, Any] | None]) -> Normalizers:
             require_type(f"normalizers.{key}.{name}", (inner or {}).get(name), kind)
         if key == "x" and "space" not in (inner or {}):
             raise ValueError("normalizers.x needs the key 'space', which is missing")
+    pair = (found["x"] or {}).get("sphere")
+    require_type("normalizers.x.sphere", pair, list[int] | None)
+    if pair is not None and len(pair) != 2:
+        raise ValueError(f"normalizers.x.sphere: expected two coordinates, got {pair}")
     return Normalizers.from_dict(found)
 
 

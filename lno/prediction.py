@@ -19,6 +19,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lno.data import Batch, Fields
+from lno.data.checks import SMALLEST_AREA
+from lno.data.climatology import Climatology, with_background
 from lno.data.columns import as_real
 from lno.data.krige import conditional_mean, conditional_moments
 from lno.data.normalize import Normalizers
@@ -107,8 +109,19 @@ def observations(
     found = _as_observations(x, u, x_query, parameters, weights, background, operator.labels.space)
     if found.weighted and not operator.model.reads_weights:
         raise ValueError(f"weights: {operator.kind} does not read the sizes of points; lno does")
-    operator.labels.check(found.fields, operator.normalizers.x.period)
+    found = replace(found, fields=as_trained(operator, found.fields))
+    operator.labels.check(found.fields, operator.normalizers.x.wraps)
     return found
+
+
+def as_trained(operator: Operator, fields: Fields) -> Fields:
+    """Data with what the operator knows beside them: a background, latitude and longitude."""
+    if operator.background is not None:
+        fields = with_background(fields, operator.background)
+    sphere = operator.normalizers.x.sphere
+    if sphere is not None and fields.sphere is None and fields.spec.coordinates > max(sphere):
+        fields = fields.replace(sphere=[fields.names["x"][k] for k in sphere])
+    return fields
 
 
 def _as_observations(
@@ -167,7 +180,7 @@ def groups(operator: Operator, fields: Fields) -> Iterator[tuple[int, Batch]]:
     for part in slices(len(fields), size):
         batch = fields.batch(np.arange(part.start, part.stop))
         if batch.background is not None and operator.task.observes_answers:
-            batch = replace(batch, observed_background=background_at(batch, operator.normalizers))
+            batch = replace(batch, observed_background=background_at(batch, operator))
         yield part.start, batch
 
 
@@ -201,6 +214,7 @@ def predict_batch(
         deviation: measure that of the kriging error, too.
     """
     operator.normalizers.require_readable(batch)
+    batch = _with_areas(operator, batch)
     with matmul_precision("fp32"):
         if operator.conditional:
             return _conditional(operator, batch, noise, deviation)
@@ -213,6 +227,15 @@ def predict_batch(
 
             values.append(operator.task.predict(apply, batch))
         return Prediction(torch.stack(values))
+
+
+def _with_areas(operator: Operator, batch: Batch) -> Batch:
+    """On a sphere, observed points without a weight have that of their latitude, as in training."""
+    sphere = operator.normalizers.x.sphere
+    if sphere is None or batch.weights is not None or not operator.weighted:
+        return batch
+    area = torch.cos(torch.deg2rad(batch.x[..., sphere[0]])).clamp(min=SMALLEST_AREA)
+    return replace(batch, weights=area.to(batch.u))
 
 
 def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool) -> Prediction:
@@ -345,12 +368,23 @@ def _whole(model: Model, ready: Batch, operator: Operator) -> Tensor:
     return out
 
 
-def background_at(batch: Batch, normalizers: Normalizers) -> Tensor:
-    """The background at the observed points: that of the nearest query point."""
+def background_at(batch: Batch, operator: Operator) -> Tensor:
+    """The background at the observed points: a climatology there, or that of the nearest query."""
     assert batch.background is not None
-    x, x_query = (normalizers.x.distance_features(v) for v in (batch.x, batch.x_query))
-    nearest = torch.cdist(x.expand(len(batch), -1, -1), x_query.expand(len(batch), -1, -1)).argmin(
-        2
-    )
+    if isinstance(operator.background, Climatology):
+        return climatology_at(operator.background, batch.x, batch).to(batch.background)
+    features = operator.normalizers.x.distance_features
+    x, x_query = (features(v).expand(len(batch), -1, -1) for v in (batch.x, batch.x_query))
+    nearest = torch.cdist(x, x_query).argmin(2)
     index = nearest[..., None].expand(-1, -1, batch.background.shape[-1])
     return batch.background.gather(1, index)
+
+
+def climatology_at(known: Climatology, x: Tensor, batch: Batch) -> Tensor:
+    """A climatology (b, n, o) at positions (#b, n, d) of the samples of a batch."""
+    places, given = x.double().numpy(), batch.parameters
+    rows = [
+        known.at(places[k % len(places)], None if given is None else given[k].double().numpy())
+        for k in range(len(batch))
+    ]
+    return torch.from_numpy(np.stack(rows)).float()

@@ -12,30 +12,31 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from lno.calibration import Calibration, Nonconformity, calibrate, coverage, require_fields
 from lno.config import require_count, require_range
-from lno.data import Batch, Fields
+from lno.data import Fields, columns
 from lno.data.checks import require_flag, require_path, require_type
+from lno.data.columns import as_real
+from lno.data.domain import Domain
 from lno.data.observe import Pattern, require_pattern
-from lno.data.sensors import validate_sensors
-from lno.distribution import Ensemble, at_least_usual, scores
+from lno.data.sensors import effective_count, validate_sensors
+from lno.distribution import at_least_usual, scores
 from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
+from lno.prediction import as_trained
 from lno.scores import Score, warn_if_flagged
+from lno.stages import Stages
 from lno.tasks import Completion, Propagation
 
-NAMES = ("completer.safetensors", "propagator.safetensors", "calibration.json")
+NAMES = ("completer.safetensors", "propagator.safetensors", "calibration.json", "domain.h5")
+OF_A_RUN = "model.safetensors"  # the completer in the folder of a run
 PRETRAINED = Path(__file__).parent / "pretrained" / "burgers"  # the models that come with `lno`
 DRAWS = 8  # of the sensors' noise, to measure how far it moves the field
-CHECKED = 1024  # points inside the window, at random, where the propagator is compared
 BATCH = 16  # held-out fields at once
 
 
@@ -44,8 +45,9 @@ class Reconstruction:
     """A field on a grid.
 
     Args:
-        axes: the coordinates of the grid's axes.
-        mean: the field, of the shape of the grid.
+        axes: the coordinates of the grid's axes; none for points that form no regular grid.
+        mean: the field, of the shape of the grid, with NaN where it has no point (land); without a
+            grid, at the points of the domain.
         lower, upper: its bounds; None without calibration.
         scores: whether the field is out of distribution; none without calibration.
     """
@@ -63,25 +65,28 @@ class Reconstruction:
 
 
 @dataclass(frozen=True)
-class Reconstructor:
+class Reconstructor(Stages):
     """A completer, and optionally a propagator and calibrated bounds.
 
     Args:
-        completer: an operator trained for `Completion`, on fields of one quantity on a grid.
+        completer: an operator trained for `Completion`, on fields of one quantity.
         propagator: an operator trained for `Propagation` from the same window; None: the field is
             reconstructed inside the window only.
         calibration: makes bounds, see `calibrated`; None: there are no bounds.
+        where: the points of the field; None: those of the regular grid of the training data.
     """
 
     completer: Operator
     propagator: Operator | None = None
     calibration: Calibration | None = None
+    where: Domain | None = None
 
     def __post_init__(self) -> None:
         for name, kind, expected in (
             ("completer", Operator, "an operator trained for Completion, like Operator.load(...)"),
             ("propagator", Operator | None, "an operator trained for Propagation, or None"),
             ("calibration", Calibration | None, "a Calibration, see `calibrated`, or None"),
+            ("where", Domain | None, "a Domain, like Domain.of(fields), or None"),
         ):
             require_type(name, getattr(self, name), kind, expected)
         first, second = self.completer.task, self.propagator and self.propagator.task
@@ -97,56 +102,51 @@ class Reconstructor:
             )
         for operator in (self.completer, self.propagator or self.completer):
             names, grid = operator.labels.names, operator.labels.grid
-            quantities = [*names["y"], *names.get("parameters", ())]
-            if grid is None or len(grid) != len(names["x"]) or len(quantities) != 1:
+            quantities, d = [*names["y"]], len(names["x"])
+            if self.propagator is not None:
+                quantities += names.get("parameters", ())
+            placed = (grid is not None and len(grid) == d) if self.where is None else True
+            if not placed or len(quantities) != 1:
                 raise ValueError(
                     "expected operators of one quantity, trained on fields on a grid with an axis "
                     f"for each coordinate, got {', '.join(quantities)} of {', '.join(names['x'])} "
                     f"on the grid {grid}: use Operator.predict"
                 )
+        if isinstance(self.completer.background, str):
+            raise ValueError(
+                f"the completer adds to the input {self.completer.background!r}, which comes with "
+                "every field: use Operator.predict(..., background=...)"
+            )
         if self.propagator is None and not self._inside(self._points()).all():
             raise ValueError(f"{first.window} of a periodic coordinate: expected a propagator too")
         if self.propagator and self.calibration and not self.calibration.disagreement:
             raise ValueError("the calibration is that of a completer alone: calibrate again")
 
-    @property
-    def grid(self) -> tuple[int, ...]:
-        """The shape of the reconstructed field."""
-        return self._largest.labels.grid or ()
-
-    def axes(self) -> tuple[np.ndarray, ...]:
-        """The coordinates of the grid's axes; the grid is taken to be regular."""
-        return self._largest.labels.axes(self.grid, self._largest.normalizers.x.period)
-
-    def domain(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The lower and upper ends of each coordinate, those of a window and a period included."""
-        labels, period = self._largest.labels, self._largest.normalizers.x.period
-        low, high = list(labels.low), list(labels.high)
-        for k, length in enumerate(period):
-            high[k] = high[k] if length is None else low[k] + length
-        window = self._task.window
-        if window is not None and np.isfinite([window.low, window.high]).all():
-            k = labels.names["x"].index(window.coordinate)  # it may end between two grid points
-            low[k], high[k] = min(low[k], window.low), max(high[k], window.high)
-        return tuple(low), tuple(high)
-
-    def __call__(self, x: Any, u: Any, noise: float = 0.0, seed: int = 0) -> Reconstruction:
+    def __call__(
+        self, x: Any, u: Any, noise: float = 0.0, seed: int = 0, parameters: Any = None
+    ) -> Reconstruction:
         """Reconstruct the field, with bounds, from a few sensors.
 
         Args:
-            x: positions (n, d) of the sensors.
+            x: positions (n, d) of the sensors. Covariates may be left out: they are those of the
+                nearest point of the domain.
             u: values (n, 1) there.
             noise: the standard deviation of the sensors' errors, in the units of u. The field is
                 then smoothed instead of passing through the sensors, and its bounds are wider by
                 how far such errors move it.
             seed: decides the random errors that measure that.
+            parameters: numbers (p,) of the field, where the completer was trained with some.
         """
         require_range("noise", noise, 0.0, 1e30)
         require_count("seed", seed, 2**63, least=0)
         noise = float(noise)
         x, u = self.validated(x, u, noise)
-        found = self._predict(x[None], u[None], noise)
-        field = found.mean()[0].reshape(self.grid)
+        numbers = (
+            np.atleast_2d(as_real("parameters", parameters)) if parameters is not None else None
+        )
+        self.completer.labels.require("parameters", 0 if numbers is None else numbers.shape[1])
+        found = self._predict(x[None], u[None], noise, numbers)
+        field = self._domain.on_grid(found.mean()[0])
         if self.calibration is None:
             return Reconstruction(self.axes(), field, None, None)
         count, statistics = self.effective_sensors(x), found.statistics(noise)
@@ -155,8 +155,9 @@ class Reconstructor:
         factors = np.where(inside, limits.inside, limits.outside)
         width = factors * found.uncertainty(inside, scale)[0]
         if noise:
-            width = np.hypot(width, self._noise_width(x, u, found.fields[:, 0], noise, seed))
-        width = width.reshape(self.grid)
+            moved = self._noise_width(x, u, found.fields[:, 0], noise, seed, numbers)
+            width = np.hypot(width, moved)
+        width = self._domain.on_grid(width)
         of_one = {name: float(value[0]) for name, value in statistics.items()}
         judged = scores(len(u), count, of_one, self.calibration)
         result = Reconstruction(self.axes(), field, field - width, field + width, judged)
@@ -165,27 +166,29 @@ class Reconstructor:
 
     def validated(self, x: Any, u: Any, noise: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
         """The sensors that the completer reads; `SensorError` for one that it cannot use."""
-        names, period = self._largest.labels.names["x"], self._largest.normalizers.x.period
-        return validate_sensors(x, u, names, self.domain(), period, self._task.window, noise > 0)
+        labels, scale = self._largest.labels, self.completer.normalizers.x
+        x = as_real("x", x).astype(np.float64)
+        if x.ndim == 2 and x.shape[1] == labels.space < len(labels.names["x"]):
+            beside = self._domain.points[self._nearest(x), labels.space :]
+            x = np.hstack((x, beside))
+        ends = self.domain()
+        if scale.sphere is not None and x.ndim == 2 and x.shape[1] > max(scale.sphere):
+            east = scale.sphere[1]
+            x = x.copy()
+            x[:, east] = ends[0][east] + (x[:, east] - ends[0][east]) % 360.0
+        names, period = labels.names["x"], self._largest.normalizers.x.period
+        return validate_sensors(x, u, names, ends, period, self._task.window, noise > 0)
 
     def effective_sensors(self, x: np.ndarray) -> float:
         """How many sensors at random places leave gaps as wide as those at x (n, d) do.
 
         Bounds are calibrated with sensors at random places. Many at a few places leave wider gaps.
         """
-        from scipy.spatial import cKDTree
-
         points = self._points()
         points = points[self._inside(points)]
-        random = points[np.random.default_rng(0).integers(len(points), size=len(x))]
-        coordinates = self.completer.normalizers.x
-        wanted, *placed = (
-            coordinates.distance_features(torch.as_tensor(v)).numpy() for v in (points, x, random)
-        )
-        gaps = [np.square(cKDTree(p).query(wanted)[0]).mean() for p in placed]
-        dimensions = np.linalg.matrix_rank(points - points[0])
-        narrower = 1.0 if gaps[0] <= gaps[1] else gaps[1] / gaps[0]
-        return float(len(x) * narrower ** (dimensions / 2))
+        space = self._largest.labels.space
+        dimensions = np.linalg.matrix_rank((points - points[0])[:, :space])
+        return effective_count(self._features(points), self._features(x), int(dimensions))
 
     def calibrated(
         self, held_out: Fields, patterns: Iterable[Pattern], level: float = 0.9, seed: int = 0
@@ -237,14 +240,17 @@ class Reconstructor:
         require_count("seed", seed, 2**63, least=0)
         if samples.y is None:
             raise ValueError("samples: the data have no fields y to compare with")
-        points, whole = self._points(), samples if self.propagator else self._task.prepare(samples)
-        places, truth = np.asarray(whole.x_query), np.asarray(whole.y)[..., 0]
-        if places.shape != points.shape or not np.allclose(places, points, atol=1e-5):
+        samples = as_trained(self.completer, samples)
+        trimmed = self.propagator is None and self._task.window is not None
+        whole = self._task.prepare(samples) if trimmed else samples
+        try:
+            located = [self._domain.locate(whole, k) for k in range(len(whole))]
+        except ValueError as error:
             raise ValueError(
-                f"expected whole fields on the regular grid {self.grid} of the operators, got "
-                f"{samples} on {samples.grid}"
-            )
-        inside, measured = self._inside(points), []
+                f"expected whole fields on the regular grid {self.grid} of the operators, or at "
+                f"points of the domain, got {samples} on {samples.grid}: {error}"
+            ) from error
+        inside, measured = self._inside(self._points()), []
         for pattern in patterns:
             task, parts = replace(self._task, pattern=pattern), []
             for index, batch in batches(task.prepare(samples), task, seed=seed, size=BATCH):
@@ -253,9 +259,12 @@ class Reconstructor:
                         "bounds depend on the number of sensors: expected a pattern with a "
                         f"definite number of them, got {pattern}"
                     )
-                found = self._predict(batch.x, batch.u)
+                found = self._predict(batch.x, batch.u, parameters=batch.parameters)
                 statistics = found.statistics()
-                errors = np.abs(truth[index] - found.mean())
+                errors = np.full(found.mean().shape, np.nan)  # at points without a value
+                for row, k in enumerate(range(index.start, index.stop)):
+                    truth = columns.sample(whole.y, k)[:, 0]  # type: ignore[arg-type]
+                    errors[row, located[k]] = np.abs(truth - found.mean()[row, located[k]])
                 errors /= found.uncertainty(inside, statistics)
                 part = {"inside": errors[:, inside], "outside": errors[:, ~inside], **statistics}
                 parts.append(part)
@@ -265,7 +274,7 @@ class Reconstructor:
         return measured
 
     def save(self, folder: str | Path, *, half: bool = False) -> None:
-        """Write `completer.safetensors`, `propagator.safetensors` and `calibration.json`.
+        """Write `completer.safetensors`, `propagator.safetensors`, `calibration.json`, `domain.h5`.
 
         All or nothing; files of an earlier reconstructor are replaced or deleted.
 
@@ -275,7 +284,7 @@ class Reconstructor:
         """
         require_path("folder", folder)
         require_flag("half", half)
-        parts = (self.completer, self.propagator, self.calibration)
+        parts = (self.completer, self.propagator, self.calibration, self.where)
         pairs = list(zip(_files(folder), parts, strict=True))
         with ExitStack() as all_or_nothing:
             for path, part in pairs:
@@ -290,85 +299,32 @@ class Reconstructor:
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
         """Read what `save` wrote; by default the models that come with the package."""
         require_path("folder", folder)
-        completer, propagator, calibration = _files(folder)
+        completer, propagator, calibration, where = _files(folder)
+        if not completer.exists() and (Path(folder) / OF_A_RUN).exists():
+            completer = Path(folder) / OF_A_RUN
         if not completer.exists():
             ours = Path(folder) == PRETRAINED
             missing = "no model comes with this version" if ours else f"no {completer}"
             raise FileNotFoundError(
                 f"{missing}: expected a folder with completer.safetensors and, if there are any, "
-                "propagator.safetensors and calibration.json; make one with 'lno reproduce "
-                "pretrained --out FOLDER' and pass it with --model FOLDER"
+                "propagator.safetensors and calibration.json; make one with 'lno train FILE --task "
+                "complete --out FOLDER' and pass it with --model FOLDER"
             )
         return Reconstructor(
             Operator.load(completer, device),
             Operator.load(propagator, device) if propagator.exists() else None,
             Calibration.load(calibration) if calibration.exists() else None,
+            Domain.load(where) if where.exists() else None,
         )
 
-    @property
-    def _largest(self) -> Operator:
-        """The operator that decides the grid."""
-        return self.propagator or self.completer
-
-    @property
-    def _task(self) -> Completion:
-        return cast(Completion, self.completer.task)
-
-    def _points(self) -> Float[np.ndarray, "p d"]:
-        """The points of the grid."""
-        return np.stack(np.meshgrid(*self.axes(), indexing="ij"), -1).reshape(-1, len(self.grid))
-
-    def _inside(self, points: np.ndarray) -> np.ndarray:
-        """Which points lie inside the window."""
-        window = self._task.window
-        if window is None:
-            return np.ones(len(points), bool)
-        return window.contains(points, self._largest.labels.names["x"])
-
-    def _predict(self, x: Any, u: Any, noise: float = 0.0) -> Ensemble:
-        """What pairs of members make of the sensors of several samples."""
-        points = self._points()
-        inside = self._inside(points)
-        window, rest = (torch.as_tensor(points[where])[None] for where in (inside, ~inside))
-        x, u = torch.as_tensor(x), torch.as_tensor(u)
-        completed, residuals = self._complete(x, u, window, noise)
-        others = self.propagator.members if self.propagator else []
-        fields = np.empty((max(len(completed), len(others)), len(x), len(points)), np.float32)
-        checked = np.random.default_rng(0).permutation(window.shape[1])[:CHECKED]
-        asked, differences = torch.cat((rest, window[:, checked]), 1), []
-        for k, field in enumerate(fields):
-            known = completed[k % len(completed)]
-            field[:, inside] = known[..., 0]  # not the propagator's: the completer read the sensors
-            if self.propagator:
-                member = self.propagator.member(k % len(others))
-                predicted = member.predict_batch(Batch(window, known, asked)).members[0, ..., 0]
-                beyond, again = predicted.split((rest.shape[1], len(checked)), 1)
-                field[:, ~inside] = beyond
-                differences.append((again - known[:, checked, 0]).numpy())
-        if not np.isfinite(fields).all():
-            raise RuntimeError(
-                "the reconstruction is not finite: the sensors are far from the training data, or "
-                "the weights are damaged"
-            )
-        compared = np.stack(differences) if differences else None
-        size = float(self._largest.normalizers.y.std[0])
-        return Ensemble(fields, residuals[..., 0].numpy(), compared, size)
-
-    def _complete(
-        self, x: Tensor, u: Tensor, queries: Tensor, noise: float
-    ) -> tuple[Tensor, Tensor]:
-        """Completed fields (k, b, q, 1), and residuals (k, b, n, 1) at the sensors."""
-        if self.completer.conditional:
-            found = self.completer.predict_batch(Batch(x, u, queries), noise)
-            assert found.residuals is not None
-            return found.members, found.residuals
-        asked = torch.cat((queries.expand(len(x), -1, -1), x.to(queries)), 1)
-        members = self.completer.predict_batch(Batch(x, u, asked)).members
-        completed, at_sensors = members.split((queries.shape[1], x.shape[1]), 2)
-        return completed, u - at_sensors
-
     def _noise_width(
-        self, x: np.ndarray, u: np.ndarray, members: np.ndarray, noise: float, seed: int
+        self,
+        x: np.ndarray,
+        u: np.ndarray,
+        members: np.ndarray,
+        noise: float,
+        seed: int,
+        parameters: Any,
     ) -> np.ndarray:
         """How far errors of the sensors move the field (p,), at the level of the bounds."""
         from scipy.stats import t
@@ -379,7 +335,7 @@ class Reconstructor:
         for k in range(min(DRAWS, len(members))):
             drawn = u + errors[k :: len(members)]
             at = np.repeat(x[None], len(drawn), 0)
-            moved = self._member(k)._predict(at, drawn, noise).fields[0]
+            moved = self._member(k)._predict(at, drawn, noise, parameters).fields[0]
             squares += np.square(moved - members[k]).sum(0) / DRAWS
         return t.ppf(0.5 + self.calibration.level / 2, DRAWS) * np.sqrt(squares)
 

@@ -13,7 +13,7 @@ from lno.data import Fields
 from lno.data.imports.source import did_you_mean
 from lno.data.quality import SEVERITIES, findings
 from lno.data.symmetry import Symmetry, square
-from lno.experiments.runs import split_of
+from lno.experiments.runs import own_split, split_of
 from lno.report.tables import Table
 
 EXAMPLE = "Example: lno data check plates.h5 --symmetry 'reverse x'"
@@ -36,7 +36,7 @@ def check_data(
     """
     fields = Fields.load(file)
     split = split_of(fields) if len(fields) > 1 else None
-    found = findings(fields, split, wanted(symmetry or []))
+    found = findings(fields, split, wanted(symmetry or []), own_split(fields) is not None)
     counts = {s: sum(f.severity == s for f in found) for s in SEVERITIES}
     if found:
         rows = [[f.severity, f.what, f.advice] for f in found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, cast
@@ -10,8 +11,9 @@ import numpy as np
 import typer
 
 from lno.commands.console import FLAGGED, new_app, show
+from lno.data.labels import Labels
 from lno.data.sensors import SensorError
-from lno.data.tables import read_numbered
+from lno.data.tables import read_header, read_numbered, write_csv
 from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
@@ -24,11 +26,30 @@ app = new_app()
 
 @app.command(epilog="Example: lno reconstruct sensors.csv --out field.npz --plot field.png")
 def reconstruct(
-    sensors: Annotated[Path, typer.Argument(help="CSV with the columns x, t, u.")],
-    result: Annotated[Path, typer.Option("--out", help="The field and its bounds (.npz).")],
+    sensors: Annotated[
+        Path,
+        typer.Argument(help="CSV with a column for each coordinate and for the quantity."),
+    ],
+    result: Annotated[
+        Path, typer.Option("--out", help="The field and its bounds (.nc, .csv, .npz).")
+    ],
     plot: Annotated[Path | None, typer.Option(help="Also draw it (.png, .svg).")] = None,
     model: Annotated[
-        Path | None, typer.Option(help="Folder of a completer, with a propagator if there is one.")
+        Path | None,
+        typer.Option(
+            help="Folder of a run of 'lno train --task complete', or of a completer, with a "
+            "propagator if there is one."
+        ),
+    ] = None,
+    parameters: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter", metavar="NAME=VALUE", help="A number of the whole field, like month=3."
+        ),
+    ] = None,
+    bounds: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="The level of bounds that the model must have, like 0.9."),
     ] = None,
     noise: Annotated[
         float, typer.Option(min=0, help="Standard deviation of the sensors' errors.")
@@ -43,7 +64,16 @@ def reconstruct(
     The scores that tell whether the field is out of distribution, and their thresholds, are stored
     with it.
     """
-    found = reconstruct_file(sensors, result, model=model, plot=plot, noise=noise, device=device)
+    found = reconstruct_file(
+        sensors,
+        result,
+        model=model,
+        plot=plot,
+        noise=noise,
+        device=device,
+        bounds=bounds,
+        parameters=dict(text.partition("=")[::2] for text in parameters or ()),
+    )
     size = " × ".join(map(str, found.mean.shape))
     bounds = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"
     show(f"wrote {result}: {size} values, {bounds}")
@@ -66,33 +96,32 @@ def reconstruct_file(
     plot: str | Path | None = None,
     noise: float = 0.0,
     device: str = "auto",
+    bounds: float | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> Reconstruction:
     """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
-    if Path(out).suffix != ".npz":
-        raise ValueError(f"cannot write {out}: expected a name ending in .npz")
+    if Path(out).suffix not in WRITERS:
+        expected = ", ".join(WRITERS)
+        raise ValueError(f"cannot write {out}: expected a name ending in one of {expected}")
     if plot is not None:
         plots.require_kind(plot)
     reconstructor = Reconstructor.load(PRETRAINED if model is None else model, device)
+    _require_level(reconstructor, bounds)
     labels = reconstructor.completer.labels
     coordinates, [quantity] = labels.names["x"], labels.names["y"]
-    if plot is not None and len(coordinates) != 2:
-        raise ValueError(f"can only draw fields of two coordinates, got {', '.join(coordinates)}")
-    table, lines = read_numbered(sensors, [*coordinates, quantity])
-    x, u = table[:, :-1], table[:, -1:]
+    if plot is not None and (len(coordinates) != 2 or len(reconstructor.grid) != 2):
+        raise ValueError(
+            f"can only draw fields of two coordinates on a grid, got {', '.join(coordinates)}"
+        )
+    x, u, numbers, lines = _read(sensors, labels, parameters or {})
     try:
         with one_thread() if len(u) <= ON_ONE_CORE else nullcontext():
-            found = reconstructor(x, u, noise)
+            found = reconstructor(x, u, noise, parameters=numbers)
     except SensorError as error:
-        numbers = " and ".join(str(lines[k]) for k in error.sensors)
+        listed = " and ".join(str(lines[k]) for k in error.sensors)
         plural = "s" * (len(error.sensors) > 1)
-        raise ValueError(f"{sensors}, line{plural} {numbers}: {error.reason}") from error
-    arrays = {**dict(zip(coordinates, found.axes, strict=True)), quantity: found.mean}
-    if found.lower is not None and found.upper is not None:
-        arrays |= {"lower": found.lower, "upper": found.upper}
-    for key in ("value", "threshold", "name") if found.scores else ():
-        arrays[f"score_{key}s"] = np.array([getattr(score, key) for score in found.scores])
-    with replacing(out) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+        raise ValueError(f"{sensors}, line{plural} {listed}: {error.reason}") from error
+    WRITERS[Path(out).suffix](out, reconstructor, found)
     if plot is not None:
         ends = cast(tuple[tuple[float, float], tuple[float, float]], reconstructor.domain())
         plane = plots.Plane((coordinates[0], coordinates[1]), *ends)
@@ -103,3 +132,122 @@ def reconstruct_file(
             figure = plots.bounded_field(plane, found.mean, width, (x, u[:, 0]), quantity)
         plots.save(figure, plot)
     return found
+
+
+def _read(
+    sensors: str | Path, labels: Labels, given: Mapping[str, str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, list[int]]:
+    """Positions, values and parameters of a file of sensors, and the lines of its rows.
+
+    Covariates may be missing; so may parameters that are given beside the file.
+    """
+    header = read_header(sensors)
+    positions, covariates = labels.names["x"][: labels.space], labels.names["x"][labels.space :]
+    used = [*positions, *(covariates if set(covariates) <= set(header) else [])]
+    [quantity], constants = labels.names["y"], labels.names.get("parameters", [])
+    unknown = [name for name in given if name not in constants]
+    if unknown:
+        listed = ", ".join(constants) or "none"
+        raise ValueError(f"--parameter {unknown[0]}: the parameters of this model are {listed}")
+    from_file = [name for name in constants if name not in given]
+    table, lines = read_numbered(sensors, [*used, quantity, *from_file])
+    d, numbers = len(used), {}
+    for name, text in given.items():
+        try:
+            numbers[name] = float(text)
+        except ValueError:
+            raise ValueError(f"--parameter {name}={text}: expected a number") from None
+    for name, column in zip(from_file, table[:, d + 1 :].T, strict=True):
+        if np.ptp(column):
+            raise ValueError(
+                f"{sensors}, column {name!r}: a parameter of the field has one value, got "
+                f"{column.min():g} to {column.max():g}"
+            )
+        numbers[name] = float(column[0])
+    values = np.array([numbers[name] for name in constants]) if constants else None
+    return table[:, :d], table[:, d : d + 1], values, lines
+
+
+def _require_level(reconstructor: Reconstructor, bounds: float | None) -> None:
+    """Raise unless the bounds that were asked for can be made."""
+    calibration = reconstructor.calibration
+    if bounds is None:
+        return
+    if calibration is None:
+        raise ValueError(
+            f"--bounds {bounds:g}: the model is not calibrated, which takes 9 held-out fields or "
+            "more. Train it on more fields, or see Reconstructor.calibrated"
+        )
+    if abs(calibration.level - bounds) > 1e-9:
+        raise ValueError(
+            f"--bounds {bounds:g}: the model is calibrated for {calibration.level:g}. Ask for "
+            "that, or see Reconstructor.calibrated"
+        )
+
+
+def _arrays(reconstructor: Reconstructor, found: Reconstruction) -> dict[str, np.ndarray]:
+    """The field and its bounds by name."""
+    [quantity] = reconstructor.completer.labels.names["y"]
+    arrays = {quantity: found.mean}
+    if found.lower is not None and found.upper is not None:
+        arrays |= {"lower": found.lower, "upper": found.upper}
+    return arrays
+
+
+def _write_npz(out: str | Path, reconstructor: Reconstructor, found: Reconstruction) -> None:
+    names = reconstructor.completer.labels.names["x"]
+    axes = found.axes or tuple(reconstructor.points.T)
+    arrays = {**dict(zip(names, axes, strict=False)), **_arrays(reconstructor, found)}
+    for key in ("value", "threshold", "name") if found.scores else ():
+        arrays[f"score_{key}s"] = np.array([getattr(score, key) for score in found.scores])
+    with replacing(out) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+
+
+def _write_csv(out: str | Path, reconstructor: Reconstructor, found: Reconstruction) -> None:
+    """A row for each point of the domain."""
+    arrays = _arrays(reconstructor, found)
+    rows = [reconstructor.at_points(values)[:, None] for values in arrays.values()]
+    names = [*reconstructor.completer.labels.names["x"], *arrays]
+    write_csv(out, names, np.hstack((reconstructor.points, *rows)))
+
+
+def _write_netcdf(out: str | Path, reconstructor: Reconstructor, found: Reconstruction) -> None:
+    """A variable on the axes of a regular grid, NaN at missing points; else a list of points."""
+    from scipy.io import netcdf_file
+
+    labels = reconstructor.completer.labels
+    units = {**_units(labels, "x"), **_units(labels, "y")}
+    [quantity] = labels.names["y"]
+    units |= dict.fromkeys(("lower", "upper"), units[quantity])
+    regular = len(found.axes) > 0
+    names = labels.names["x"][: len(found.axes)] if regular else ["point"]
+    with replacing(out) as temporary, netcdf_file(temporary, "w", version=2) as file:
+        file.Conventions = b"CF-1.8"
+
+        def add(name: str, axes: list[str], values: np.ndarray) -> None:
+            variable = file.createVariable(name, "f8", axes)
+            variable[:] = values
+            if units.get(name):
+                variable.units = units[name].encode()
+
+        for name, size in zip(names, found.mean.shape, strict=True) if regular else ():
+            file.createDimension(name, size)
+        if not regular:
+            file.createDimension("point", len(reconstructor.points))
+        places = found.axes if regular else tuple(reconstructor.points.T)
+        for k, (name, values) in enumerate(zip(labels.names["x"], places, strict=False)):
+            add(name, [names[k]] if regular else names, values)
+        for name, values in _arrays(reconstructor, found).items():
+            add(name, names, values if regular else reconstructor.at_points(values))
+
+
+def _units(labels: Labels, key: str) -> dict[str, str]:
+    return dict(zip(labels.names[key], labels.units[key], strict=True))
+
+
+WRITERS: dict[str, Callable[[str | Path, Reconstructor, Reconstruction], None]] = {
+    ".npz": _write_npz,
+    ".csv": _write_csv,
+    ".nc": _write_netcdf,
+}

@@ -9,8 +9,19 @@ from typing import Annotated
 import typer
 
 from lno.calibration import promise
-from lno.commands.console import INTERRUPTED, command, new_app, show, show_errors
-from lno.experiments.execution import HELD_OUT, MODEL, execute
+from lno.commands.console import (
+    INTERRUPTED,
+    command,
+    new_app,
+    say,
+    show,
+    show_errors,
+    show_lines,
+)
+from lno.data.division import Division
+from lno.data.observe import RandomRatio
+from lno.experiments.execution import HELD_OUT, MODEL, dry, execute
+from lno.experiments.own import OwnRun
 from lno.experiments.presets import NAMES
 from lno.experiments.sources import describe
 from lno.models import MODELS
@@ -18,10 +29,12 @@ from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.training.distributed import is_main
 
+OBSERVED = "0.01:0.1"  # the share of points that is observed with --task complete
+
 app = new_app()
 
 
-@app.command(epilog="Example: lno train darcy --preset small --minutes 2 --out runs/darcy")
+@app.command(epilog="Example: lno train my.h5 --minutes 5 --out runs/mine")
 def train(
     source: Annotated[
         str, typer.Argument(help=f"A data file (.h5), or a problem: {', '.join(PROBLEMS)}.")
@@ -31,10 +44,19 @@ def train(
         str | None,
         typer.Option(
             help=f"Sizes and recipe, one of {', '.join(NAMES)}. Default: small if the problem has "
-            "it, else paper; for other data, general sizes."
+            "it, else paper; for other data, what suits their samples and points."
         ),
     ] = None,
-    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}.")] = "lno",
+    model: Annotated[
+        str | None,
+        typer.Option(help=f"One of {', '.join(MODELS)}. Default: lno, or what suits the data."),
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="A size of the model or a key of the recipe."
+        ),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
     minutes: Annotated[
         float | None,
@@ -44,12 +66,55 @@ def train(
         float | None,
         typer.Option(min=0, help="Stop early, after so many minutes, ready to resume."),
     ] = None,
+    early_stop: Annotated[
+        bool,
+        typer.Option(
+            "--early-stop", help="Keep the model with the lowest validation error; stop after it."
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what the run would cost, and train nothing.")
+    ] = False,
     rollout: Annotated[
         int | None,
         typer.Option(
             min=1, help="Predict frame by frame: u and y hold frames of so many channels each."
         ),
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="predict (the default): from u to y. complete: reconstruct whole fields y from "
+            "some of their points."
+        ),
+    ] = None,
+    observe: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LOW:HIGH", help="With complete: the share of points that is observed."
+        ),
+    ] = None,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="What is known of y: an input, or climatology:NAME, the mean of the training "
+            "samples by a parameter or a coordinate.",
+        ),
+    ] = None,
+    sphere: Annotated[
+        str | None,
+        typer.Option(metavar="LAT,LON", help="Coordinates that are latitude and longitude."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Samples with the same NAME, a parameter, are split as a whole."
+        ),
+    ] = None,
+    split_seed: Annotated[
+        int, typer.Option(min=0, help="Decides which samples are for training and for testing.")
+    ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32 or mixed.")] = "auto",
@@ -67,6 +132,8 @@ def train(
     The folder holds the model, checkpoints, the learning curve, and the run with its errors
     (run.json): `lno report FOLDER` shows it.
 
+    Samples of a data file are split at random, unless the file names its split.
+
     On several GPUs or machines: torchrun --nproc-per-node 8 -m lno.cli train ...
     """
     spec = describe(
@@ -77,16 +144,31 @@ def train(
         minutes=minutes,
         precision=precision,
         rollout=rollout,
+        device=device,
+        observe=_observed(task, observe),
+        division=Division(split_seed, groups),
+        changes=changes or (),
+        sphere=_pair(sphere),
+        background=background,
     )
+    if isinstance(spec, OwnRun) and is_main():
+        say(spec.split_in_words())
+        for finding in spec.findings():
+            say(str(finding))
+    seeds = range(seed, seed + members)
+    if dry_run:
+        show_lines(dry(spec, seeds, device).lines())
+        return
     done = execute(
         spec,
-        range(seed, seed + members),
+        seeds,
         folder,
         device,
         resume=resume,
         pause_after=pause_after,
         split=split,
         tensorboard=tensorboard,
+        early_stop=early_stop,
     )
     if not is_main():
         return
@@ -94,7 +176,12 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        if (folder / "domain.h5").exists():
+            words = ("reconstruct", "sensors.csv", "--model", folder, "--out", "field.nc")
+            show(f"      {command(*words)}")
         _show_bounds(done.operator)
+        if done.verdict:
+            show(done.verdict)
     else:
         again = [word for word in sys.argv[1:] if word != "--resume"]
         show(f"stopped early; {path} is the model so far. Resume with:")
@@ -102,6 +189,34 @@ def train(
     show_errors(done.errors)
     if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished
+
+
+def _pair(text: str | None) -> tuple[str, str] | None:
+    """The names of latitude and longitude."""
+    if text is None:
+        return None
+    first, _, second = (part.strip() for part in text.partition(","))
+    if not first or not second or "," in second:
+        raise ValueError(f"--sphere {text}: expected two names, like --sphere lat,lon")
+    return first, second
+
+
+def _observed(task: str | None, observe: str | None) -> RandomRatio | None:
+    """The share of points that is observed, with --task complete."""
+    if task not in (None, "predict", "complete"):
+        raise ValueError(f"--task {task}: expected predict or complete")
+    if task == "predict" and observe is not None:
+        raise ValueError("--observe belongs to --task complete, got --task predict")
+    if (task is None and observe is None) or task == "predict":
+        return None
+    text = OBSERVED if observe is None else observe
+    low, _, high = text.partition(":")
+    try:
+        return RandomRatio(float(low), float(high) if high else None)
+    except ValueError as error:
+        raise ValueError(
+            f"--observe {text}: expected a share of the points or two, like 0.005:0.05 ({error})"
+        ) from error
 
 
 def _show_bounds(operator: Operator) -> None:

@@ -29,6 +29,8 @@ POINTS_OF = {
     "grid_index": "x_query",
 }
 
+SMALLEST_AREA = 1e-3  # the weight of a pole
+
 
 def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -> None:
     """Raise a TypeError unless an argument has the right type.
@@ -221,6 +223,47 @@ def check_shapes(fields: Fields) -> None:
         o, known = columns.channels(fields.y), columns.channels(fields.background)
         if known != o:
             raise ValueError(f"background: expected {o} channels as in y, got {known}")
+
+
+def as_sphere(fields: Fields, given: Any) -> tuple[str, str] | None:
+    """The names of latitude and longitude, checked."""
+    if given is None:
+        return None
+    names = fields.names["x"][: fields.space]
+    if not is_texts(given) or len(given) != 2 or len(set(given)) != 2:
+        raise TypeError(
+            "sphere: expected the names of latitude and longitude, like ('lat', 'lon'), got "
+            f"{described(given)}"
+        )
+    for name in given:
+        if name not in names:
+            raise ValueError(f"sphere: {name!r} is none of the positions {', '.join(names)}")
+    latitude, k = str(given[0]), names.index(given[0])
+    for column in (fields.x, fields.x_query):
+        for x in columns.samples(column, len(fields)) if columns.in_memory(column) else ():
+            if np.abs(x[:, k]).max(initial=0.0) > 90 + 1e-6:
+                raise ValueError(
+                    f"sphere: {latitude!r} reaches {np.abs(x[:, k]).max():g}, expected a latitude "
+                    "in degrees, -90 to 90. Latitude comes first, then longitude"
+                )
+    return latitude, str(given[1])
+
+
+def areas(fields: Fields, positions: Column) -> Column:
+    """cos(latitude) of points on a sphere (…, 1): the relative area that they stand for on a grid.
+
+    At the poles it is small, not zero: they are points too.
+    """
+    assert fields.sphere_axes is not None
+    latitude, _ = fields.sphere_axes
+
+    def area(x: np.ndarray) -> np.ndarray:
+        cosine = np.cos(np.deg2rad(x[:, latitude : latitude + 1]))
+        return np.maximum(cosine, SMALLEST_AREA).astype(x.dtype)
+
+    if columns.is_shared(positions):
+        return area(columns.sample(positions, 0))
+    return columns.stack([area(x) for x in columns.samples(positions, len(fields))])
 
 
 def check_values(fields: Fields) -> None:

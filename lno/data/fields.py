@@ -48,6 +48,8 @@ class Fields(Exchange):
         space: how many leading coordinates are positions. The others are covariates (elevation,
             wall distance): models read them, distances do not. None: all are positions.
         period: the period of each coordinate, None for those that have none.
+        sphere: the names of the coordinates that are latitude and longitude in degrees. Models and
+            distances then see points of a sphere, and `weights` are cos(latitude) unless given.
         names: names of coordinates and channels, `{"x": [...], "u": [...], "y": [...],
             "parameters": [...]}`.
         units: units of coordinates and channels, in the same form.
@@ -81,6 +83,7 @@ class Fields(Exchange):
         geometry: Mapping[str, Sequence[str]] | None = None,
         space: int | None = None,
         period: Sequence[float | None] | None = None,
+        sphere: Sequence[str] | None = None,
         names: Mapping[str, Sequence[str]] | None = None,
         units: Mapping[str, Sequence[str]] | None = None,
         frame: str = "",
@@ -114,12 +117,16 @@ class Fields(Exchange):
         self.names = checks.labels(self, "names", names)
         self.units = checks.labels(self, "units", units)
         self.geometry = checks.as_geometry(self, geometry)
+        self.sphere = checks.as_sphere(self, sphere)
         checks.require_type("frame", frame, str, "a text like 'reference grid'")
         origin = {} if provenance is None else provenance
         checks.require_type("provenance", origin, Mapping, "a mapping of plain JSON")
         self.frame, self.provenance = str(frame), dict(origin)
         self._digest: str | None = None
         checks.check_shapes(self)
+        if self.sphere is not None and self.weights is None and self.query_weights is None:
+            self.weights = checks.areas(self, self.x)
+            self.query_weights = None if self.same_points else checks.areas(self, self.x_query)
         checks.check_values(self)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -202,7 +209,15 @@ class Fields(Exchange):
         keys = ["grid", "period", "names", "units", "frame"]
         keys += ["geometry"] * (self.geometry is not None)
         keys += ["space"] * (self.space < columns.channels(self.x))
+        keys += ["sphere"] * (self.sphere is not None)
         return {key: getattr(self, key) for key in keys}
+
+    @property
+    def sphere_axes(self) -> tuple[int, int] | None:
+        """Which coordinates are latitude and longitude."""
+        if self.sphere is None:
+            return None
+        return self.names["x"].index(self.sphere[0]), self.names["x"].index(self.sphere[1])
 
     def column(self, name: str) -> Column | None:
         """A stored column by name; None for `x_query` where it is the same as `x`."""
@@ -266,8 +281,8 @@ class Fields(Exchange):
     def replace(self, **changes: Any) -> Fields:
         """The same data with some arguments of the constructor changed."""
         same = dict(self._columns())
-        others = ("parameters", "grid", "geometry", "space", "period", "names", "units", "frame")
-        same |= {name: getattr(self, name) for name in (*others, "provenance")}
+        others = ("parameters", "grid", "geometry", "space", "period", "sphere", "frame")
+        same |= {name: getattr(self, name) for name in (*others, "names", "units", "provenance")}
         for what in ("names", "units"):
             same[what] = {k: v for k, v in same[what].items() if changes.get(k, v) is not None}
         return Fields(**(same | changes))

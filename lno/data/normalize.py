@@ -105,6 +105,8 @@ class Coordinates:
         scale: of every coordinate.
         period: of every coordinate; None for those that have none.
         space: how many leading coordinates are positions; the rest are covariates. None: all.
+        sphere: which coordinates are latitude and longitude in degrees; they become a unit vector,
+            whose distances are chords of the sphere. None: there are none.
 
     >>> c = Coordinates(Standardizer((0.5, 0.0), (0.25, 1.0)), period=(None, 2.0))
     >>> c.axes, c.encode(torch.tensor([[1.0, 1.0]])).round(decimals=3)
@@ -114,9 +116,13 @@ class Coordinates:
     scale: Standardizer
     period: tuple[float | None, ...]
     space: int | None = None
+    sphere: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         d = len(self.scale.mean)
+        pair = self.sphere
+        if pair is not None and (len(set(pair)) != 2 or not 0 <= min(pair) <= max(pair) < d):
+            raise ValueError(f"sphere: expected two of the {d} coordinates, got {pair}")
         if len(self.period) != d or not all(p is None or 0 < p < math.inf for p in self.period):
             raise ValueError(f"expected {d} positive periods or None, got {self.period}")
         if self.space is not None and not 1 <= self.space <= d:
@@ -127,7 +133,8 @@ class Coordinates:
         """Fit to the observed and the query positions of `fields` together."""
         both = [fields.x] if fields.same_points else [fields.x, fields.x_query]
         period = tuple(fields.period or (None,) * fields.spec.coordinates)
-        return cls(Standardizer.fit(both, len(fields)), period, fields.space)
+        sphere = fields.sphere_axes
+        return cls(Standardizer.fit(both, len(fields)), period, fields.space, sphere)
 
     @property
     def features(self) -> int:
@@ -137,7 +144,22 @@ class Coordinates:
     @property
     def axes(self) -> tuple[int, ...]:
         """The coordinate that each feature belongs to."""
-        return tuple(k for k, p in enumerate(self.period) for _ in range(1 if p is None else 2))
+        return tuple(k for k, count in enumerate(self._counts()) for _ in range(count))
+
+    @property
+    def wraps(self) -> tuple[float | None, ...]:
+        """The period of every coordinate; that of a longitude is 360 degrees."""
+        if self.sphere is None:
+            return self.period
+        return tuple(360.0 if k == self.sphere[1] else p for k, p in enumerate(self.period))
+
+    def _counts(self) -> list[int]:
+        """How many features each coordinate becomes; latitude has those of the unit vector."""
+        counts = [1 if p is None else 2 for p in self.period]
+        if self.sphere is not None:
+            latitude, longitude = self.sphere
+            counts[latitude], counts[longitude] = 3, 0
+        return counts
 
     def require_readable(self, fields: Fields) -> None:
         """Raise unless all positions of data can be encoded."""
@@ -168,7 +190,10 @@ class Coordinates:
         scaled = self.scale.encode(x)
         parts = []
         for k, period in enumerate(self.period):
-            if period is None:
+            if self.sphere is not None and k in self.sphere:
+                if k == self.sphere[0]:
+                    parts.append(unit_vectors(*(x[..., j] for j in self.sphere)).float())
+            elif period is None:
                 parts.append(scaled[..., k : k + 1])
             else:
                 angle = x[..., k : k + 1] * (2 * math.pi / period)
@@ -247,6 +272,7 @@ class Normalizers:
     def to_dict(self) -> dict[str, Any]:
         """All numbers, ready for JSON."""
         positions = {**to_dict(self.x.scale), "period": self.x.period, "space": self.x.space}
+        positions |= {} if self.x.sphere is None else {"sphere": self.x.sphere}
         parameters = None if self.parameters is None else to_dict(self.parameters)
         others = {"u": to_dict(self.u), "y": to_dict(self.y), "parameters": parameters}
         return {"x": positions, **others}
@@ -256,10 +282,24 @@ class Normalizers:
         """What `to_dict` gave."""
         positions = dict(values["x"])
         period, space = tuple(positions.pop("period")), positions.pop("space")
-        x = Coordinates(from_dict(Standardizer, positions), period, space)
+        sphere = positions.pop("sphere", None)
+        sphere = None if sphere is None else (int(sphere[0]), int(sphere[1]))
+        x = Coordinates(from_dict(Standardizer, positions), period, space, sphere)
         u, y = (from_dict(Standardizer, values[name]) for name in ("u", "y"))
         given = values["parameters"]
         return cls(x, u, y, None if given is None else from_dict(Standardizer, given))
+
+
+def unit_vectors(latitude: Tensor, longitude: Tensor) -> Tensor:
+    """Points of the unit sphere (..., 3) from degrees.
+
+    >>> unit_vectors(torch.tensor([0.0, 90.0]), torch.tensor([0.0, 33.0])).round(decimals=6).abs()
+    tensor([[1., 0., 0.],
+            [0., 0., 1.]])
+    """
+    up, around = torch.deg2rad(latitude), torch.deg2rad(longitude)
+    level = torch.cos(up)
+    return torch.stack((level * torch.cos(around), level * torch.sin(around), torch.sin(up)), -1)
 
 
 def require_encodable(name: str, values: Tensor, scale: Standardizer) -> None:

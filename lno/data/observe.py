@@ -85,6 +85,33 @@ class RandomRatio:
 
 
 @dataclass(frozen=True)
+class RandomCount:
+    """So many points at random; all of a sample that has fewer.
+
+    >>> real = torch.tensor([[True, True, True], [True, False, False]])
+    >>> RandomCount(2).draw(real, None, torch.Generator())[1].tolist()
+    [[True, True], [True, False]]
+    """
+
+    count: int
+
+    def __post_init__(self) -> None:
+        require_count("RandomCount.count", self.count, 10**9)
+
+    def draw(
+        self,
+        real: Bool[Tensor, "b n"],
+        grid: tuple[int, ...] | None,
+        generator: torch.Generator,
+        device: torch.device | None = None,
+    ) -> tuple[Int[Tensor, "b k"], Bool[Tensor, "b k"]]:
+        """Indices of observed points, on a device, and which of them are real, on the CPU."""
+        keys = torch.rand(real.shape, generator=generator).masked_fill_(~real, -1.0)
+        index = keys.topk(min(self.count, real.shape[1]), dim=1).indices
+        return index.to(device), torch.arange(index.shape[1]) < real.sum(1, keepdim=True)
+
+
+@dataclass(frozen=True)
 class Intervals:
     """Every `steps[k]`-th point along axis k of the grid, beginning with the first.
 
@@ -120,7 +147,11 @@ class Intervals:
         return index.to(device), torch.ones(index.shape, dtype=torch.bool)
 
 
-PATTERNS: dict[str, type] = {"random_ratio": RandomRatio, "intervals": Intervals}
+PATTERNS: dict[str, type] = {
+    "random_ratio": RandomRatio,
+    "random_count": RandomCount,
+    "intervals": Intervals,
+}
 
 
 @dataclass(frozen=True)
@@ -192,6 +223,7 @@ class Window:
             geometry=geometry,
             space=fields.space,
             period=fields.period,
+            sphere=fields.sphere,
             names={key: v for key, v in fields.names.items() if key != "u"},
             units={key: v for key, v in fields.units.items() if key != "u"},
             frame=fields.frame,

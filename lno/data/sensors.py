@@ -94,3 +94,21 @@ def validate_sensors(
     # Means are sorted by place: random draws of noise then do not depend on the order of sensors.
     order = np.arange(len(first)) if averaged else np.argsort(first)
     return x[first[order]], values[order, None]
+
+
+def effective_count(
+    points: Float[np.ndarray, "p f"], x: Float[np.ndarray, "n f"], dimensions: int
+) -> float:
+    """How many sensors at random places leave gaps as wide as those at x do.
+
+    Args:
+        points: all points of the field, as features whose distances are meaningful.
+        x: the sensors, likewise.
+        dimensions: of the domain.
+    """
+    from scipy.spatial import cKDTree
+
+    random = points[np.random.default_rng(0).integers(len(points), size=len(x))]
+    gaps = [np.square(cKDTree(p).query(points)[0]).mean() for p in (x, random)]
+    narrower = 1.0 if gaps[0] <= gaps[1] else gaps[1] / gaps[0]
+    return float(len(x) * narrower ** (dimensions / 2))

@@ -4,8 +4,8 @@ Datasets `x`, `u`, `y`, and those of `x_query`, `weights`, `query_weights`, `bac
 and `grid_index` that the data have: shape (s, n, c), (n, c) for what all samples share, or
 (Σ n_k, c) with `<name>_offsets` (s + 1) for samples of different sizes; `parameters` (s, p).
 Attributes: format, version, samples, digest, and as JSON meaning (grid, period, names, units,
-geometry, space, frame) and provenance. Chunks hold whole samples, are compressed, and carry a
-checksum.
+geometry, space, frame; sphere where there is one) and provenance. Chunks hold whole samples, are
+compressed, and carry a checksum.
 
 A file that is read may be damaged or hostile. Before anything of their size is allocated, declared
 shapes are checked against what is stored: every chunk must be there, in a filter that HDF5 itself
@@ -53,6 +53,7 @@ def save(fields: Fields, path: str | Path) -> None:
     """Write `fields` to one file; `path` keeps its old content until the new one is whole."""
     with replacing(path) as temporary, _writing(temporary) as file:
         meaning = {key: getattr(fields, key) for key in MEANING}
+        meaning |= {} if fields.sphere is None else {"sphere": fields.sphere}
         file.attrs.update(format=FORMAT, version=VERSION, samples=len(fields))
         file.attrs.update(digest=fields.digest, meaning=json.dumps(meaning))
         file.attrs["provenance"] = json.dumps(fields.provenance)
@@ -178,7 +179,7 @@ def _read(file: h5py.File, lazy: bool) -> Fields:
     meaning = parse_json(attributes["meaning"], finite=False)
     provenance = parse_json(attributes["provenance"], finite=False)
     _require_room(file)
-    if not isinstance(meaning, dict) or set(meaning) != set(MEANING):
+    if not isinstance(meaning, dict) or set(meaning) - {"sphere"} != set(MEANING):
         raise ValueError(f"meaning: expected {', '.join(MEANING)}, got {str(meaning)[:100]}")
     found: dict[str, Any] = {name: _column(file, name, lazy, "f") for name in COLUMNS}
     found |= {name: _column(file, name, lazy, "i") for name in INDEX_COLUMNS}

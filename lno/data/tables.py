@@ -23,9 +23,14 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
     return read_numbered(path, wanted)[0]
 
 
-def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Like `read_csv`, with the line number of each row."""
-    path = Path(path)
+def read_header(path: str | Path) -> list[str]:
+    """The names of the columns of a CSV file."""
+    lines = _lines(Path(path))
+    return [name.strip() for name in lines[0][1]] if lines else []
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    """The rows of a CSV file with the numbers of their lines."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
     if path.is_dir():
@@ -38,6 +43,13 @@ def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, 
         raise ValueError(f"{path} is not a CSV file: {error}") from error
     except csv.Error as error:
         raise ValueError(f"{path}, line {reader.line_num}: not a CSV file: {error}") from error
+    return lines
+
+
+def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+    """Like `read_csv`, with the line number of each row."""
+    path = Path(path)
+    lines = _lines(path)
     header = [name.strip() for name in lines[0][1]] if lines else []
     missing = [name for name in wanted if name not in header]
     if missing:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -80,6 +80,7 @@ class RunSpec:
 
     trained: ClassVar[bool] = True  # False: a method without training, one run and no seeds
     one_thread: ClassVar[bool] = False  # train on one CPU core
+    validates_on_its_own: ClassVar[bool] = False  # on samples that are not those of the test
 
     def __post_init__(self) -> None:
         lengths = [k for k in ("epochs", "minutes", "seconds") if getattr(self, k) is not None]
@@ -126,12 +127,28 @@ class RunSpec:
     @property
     def preset(self) -> Preset:
         """Sizes, recipe and task of this spec."""
-        found = preset(self.problem, self.recipe, self.model)
+        found = self.base()
         if self.epochs is not None:
             found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
         for key, value in self.changes:
             found = _changed(found, key, value)
         return found if self.task is None else replace(found, task=self.task)
+
+    def base(self) -> Preset:
+        """The preset before any changes."""
+        return preset(self.problem, self.recipe, self.model)
+
+    def adapted(self, fields: Fields) -> Fields:
+        """Samples of `samples` as the run trains and tests on them."""
+        return fields
+
+    def options(self) -> dict[str, Any]:
+        """Further arguments of `Operator.fit`."""
+        return {}
+
+    def recorded(self) -> dict[str, Any]:
+        """What else the file of an operator says about the run that made it."""
+        return {}
 
     @property
     def symmetries(self) -> tuple[Symmetry, ...]:
@@ -232,11 +249,8 @@ def _changed(preset: Preset, key: str, value: Any) -> Preset:
         return replace(preset, symmetries=value)
     if key in to_dict(preset.recipe):
         return replace(preset, recipe=from_dict(Recipe, {**to_dict(preset.recipe), key: value}))
-    if preset.config is None:
-        raise ValueError(
-            f"changes: expected a preset that has the sizes of a model to change {key!r}, got one "
-            "that leaves them to the data"
-        )
+    if preset.config is None or isinstance(preset.config, Mapping):  # sizes are left to the data
+        return replace(preset, config={**(preset.config or {}), key: value})
     keys = {**to_dict(preset.config), key: value}
     return replace(preset, config=from_dict(type(preset.config), keys))
 
@@ -253,6 +267,17 @@ def split_of(fields: Fields) -> tuple[int, int]:
     Its own split if it has one; else that of a protocol of its problem with as many samples; else
     nine tenths for training.
     """
+    own = own_split(fields)
+    if own is not None:
+        return own
+    if len(fields) < 2:
+        raise ValueError("expected at least two samples, one of them for testing, got one")
+    tests = max(1, len(fields) // 10)
+    return len(fields) - tests, tests
+
+
+def own_split(fields: Fields) -> tuple[int, int] | None:
+    """The split that a file names, or that of a protocol of its problem; None: there is none."""
     own = fields.provenance.get("split")
     pair = own if isinstance(own, list | tuple) and len(own) == 2 else ()
     if pair and all(type(n) is int and n > 0 for n in pair) and sum(pair) <= len(fields):
@@ -261,7 +286,4 @@ def split_of(fields: Fields) -> tuple[int, int]:
     for protocol in problem.protocols.values() if problem is not None else ():
         if protocol.train + protocol.test == len(fields):
             return protocol.train, protocol.test
-    if len(fields) < 2:
-        raise ValueError("expected at least two samples, one of them for testing, got one")
-    tests = max(1, len(fields) // 10)
-    return len(fields) - tests, tests
+    return None

@@ -9,15 +9,19 @@ from pathlib import Path
 import torch
 
 from lno.data import Fields, Spec
+from lno.data.division import Division
+from lno.data.observe import RandomRatio
 from lno.experiments.datasets import protocol_of
+from lno.experiments.own import CHOSEN, OwnRun, chosen_for, settings
 from lno.experiments.presets import default_preset
 from lno.experiments.presets import preset as find_preset
-from lno.experiments.runs import RunSpec, split_of
+from lno.experiments.runs import RunSpec, own_split, split_of
 from lno.experiments.tables import Experiment
 from lno.models import MODELS, Demand, require_capable
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.tasks import Rollout, Snapshots, Steady, Task
+from lno.tasks import Completion, Rollout, Snapshots, Steady, Task
+from lno.training.device import pick_device
 
 VALIDATION = 0.1  # the share of the training samples that is held out
 TIME = ("t", "time")  # names of the coordinate
@@ -27,50 +31,143 @@ def describe(
     source: str,
     *,
     preset: str | None = None,
-    model: str = "lno",
+    model: str | None = None,
     epochs: int | None = None,
     minutes: float | None = None,
     precision: str = "auto",
     rollout: int | None = None,
+    device: str = "auto",
+    observe: RandomRatio | None = None,
+    division: Division | None = None,
+    changes: Sequence[str] = (),
+    sphere: tuple[str, str] | None = None,
+    background: str | None = None,
 ) -> RunSpec:
     """The run that a user asks for.
 
     Args:
         source: the name of a problem, or a data file (.h5) with answers. A file whose provenance
             names a problem is trained like that problem.
-        preset: the name of a preset; None: the default for the problem and the model.
-        model: a name in `lno.models.MODELS`.
+        preset: the name of a preset; None: the default for the problem and the model, and for other
+            data what the rule for defaults chooses.
+        model: a name in `lno.models.MODELS`; None: LNO, and for other data what the rule chooses.
         epochs: in place of those of the preset.
         minutes: a time budget in place of epochs.
         precision: as in `Operator.fit`.
         rollout: u and y hold frames of so many channels, to be predicted one after the other.
+        device: where to train, which sizes depend on.
+        observe: reconstruct the fields of a data file from this share of their points.
+        division: how the samples of a data file are split; None: at random, with seed 0.
+        changes: keys of the model's config or of the recipe, as `key=value`.
+        sphere: the coordinates of a data file that are latitude and longitude.
+        background: what is known beside the observations, as in `Operator.fit`.
     """
     path = Path(source) if Path(source).suffix in (".h5", ".hdf5") else None
     if path is None and source not in PROBLEMS:
         known = ", ".join(PROBLEMS)
         raise ValueError(f"no problem {source!r}: expected a data file (.h5) or one of {known}")
+    if model is not None and model not in MODELS:
+        raise ValueError(f"no model {model!r}: expected one of {', '.join(MODELS)}")
     fields = None if path is None else _opened(path)
     problem = source if path is None or fields is None else problem_of(fields, path)
-    name = preset or default_preset(problem, model)
-    chosen = find_preset(problem, name, model)
-    protocol = chosen.protocol
-    if fields is None:
-        protocol_of(problem, protocol)
-    spec = RunSpec(
-        problem,
-        model,
-        name,
-        epochs,
-        precision,
-        protocol,
-        minutes,
-        data=None if path is None else str(path.resolve()),
-        validation=VALIDATION,
-    )
-    task = _task_on(fields, chosen.task, model, rollout, f"{name} of {problem}")
-    spec = replace(spec, task=task)
+    lengths = {"epochs": epochs, "minutes": minutes, "precision": precision}
+    if path is not None and fields is not None and problem not in PROBLEMS:
+        fields = fields if sphere is None else fields.replace(sphere=sphere)
+        if background is not None and fields.background is not None:
+            raise ValueError(
+                f"--background {background}: {path} has a background, which is used. Leave the "
+                "option out"
+            )
+        first = background if background in fields.names["u"] else None
+        spec: RunSpec = _own(path, fields, preset, model, rollout, device, observe, division, first)
+        spec = replace(spec, **lengths, sphere=sphere, background=background)  # type: ignore[arg-type,call-arg]
+    else:
+        for option, given in (
+            ("--groups", division and division.groups),
+            ("--task", observe),
+            ("--sphere", sphere),
+            ("--background", background),
+        ):
+            if given is not None:
+                raise ValueError(
+                    f"{option}: the split and the task of {problem} are those of its protocol; "
+                    "this option is for data files of your own"
+                )
+        kind = model or "lno"
+        name = preset or default_preset(problem, kind)
+        chosen = find_preset(problem, name, kind)
+        if fields is None:
+            protocol_of(problem, chosen.protocol)
+        spec = RunSpec(
+            problem,
+            kind,
+            name,
+            protocol=chosen.protocol,
+            data=None if path is None else str(path.resolve()),
+            validation=VALIDATION,
+            task=_task_on(fields, chosen.task, kind, rollout, f"{name} of {problem}"),
+            **lengths,  # type: ignore[arg-type]
+        )
+    spec = replace(spec, changes=settings(changes, spec.model))
     _require_capable(spec)
     return spec
+
+
+def _own(
+    path: Path,
+    fields: Fields,
+    preset: str | None,
+    model: str | None,
+    rollout: int | None,
+    device: str,
+    observe: RandomRatio | None,
+    division: Division | None,
+    first_guess: str | None,
+) -> OwnRun:
+    """The run on a file of the user's own."""
+    require_answers(fields, path)
+    how, name = division or Division(), preset or CHOSEN
+    chosen = None if preset is None else find_preset(path.stem, preset, model or "lno")
+    task: Task = Steady() if chosen is None else chosen.task
+    if observe is not None:
+        require_completable(fields, path, rollout, first_guess)
+        task = Completion(observe)
+    else:
+        task = _task_on(fields, task, model or "lno", rollout, f"{name} of {path.stem}") or task
+    if chosen is None:
+        where = pick_device(device).type
+        kind, chosen = chosen_for(fields, how, task, where, model)
+    else:
+        kind = model or "lno"
+        chosen = replace(chosen, task=task, conditional=isinstance(task, Completion))
+    return OwnRun(
+        path.stem, kind, name, data=str(path.resolve()), task=task, chosen=chosen, division=how
+    )
+
+
+def require_answers(fields: Fields, path: Path) -> None:
+    """Raise unless a file has something to learn."""
+    if fields.y is None:
+        raise ValueError(
+            f"{path} has no answers y to learn from: import them with --outputs of "
+            "'lno data import', or pass Fields(..., y=...)"
+        )
+
+
+def require_completable(
+    fields: Fields, path: Path, rollout: int | None, first_guess: str | None
+) -> None:
+    """Raise unless the fields of a file can be reconstructed from some of their points."""
+    if rollout is not None:
+        raise ValueError("--rollout and --task complete are different tasks: give one of them")
+    inputs = [name for name in fields.names["u"] if name != first_guess]
+    if inputs:
+        listed = ", ".join(inputs)
+        raise ValueError(
+            f"--task complete: {path} has inputs ({listed}), and a field is reconstructed from "
+            "values of itself alone. Import them as --covariates, which are known at all points, "
+            "or leave them out; a first guess of the field is --background"
+        )
 
 
 def on_file(specs: Sequence[RunSpec], path: Path, experiment: Experiment) -> list[RunSpec]:
@@ -125,7 +222,7 @@ def samples_to_test(operator: Operator, name: str | Path, path: Path, fields: Fi
     run = _run_of(operator)
     if run is None or not run["data"] or len(fields) < 2:
         return fields
-    *_, test = fields.split(*split_of(fields))
+    test = _test_samples(operator, fields)
     if test.digest == run["test_digest"]:
         return test
     if str(path.resolve()) == run["data"]:
@@ -140,6 +237,17 @@ def _run_of(operator: Operator) -> dict[str, str] | None:
     if not isinstance(run, dict) or not all(isinstance(run.get(k), str | None) for k in keys):
         return None
     return {key: run.get(key) or "" for key in keys}
+
+
+def _test_samples(operator: Operator, fields: Fields) -> Fields:
+    """The test samples of a file, split as in the run that made an operator."""
+    found = operator.provenance["run"].get("division")
+    if not isinstance(found, dict) or own_split(fields) is not None:
+        return fields.split(*split_of(fields))[1]
+    try:
+        return Division(**found).split(fields)[2]
+    except (TypeError, ValueError):  # not the file that it was trained on
+        return fields.split(*split_of(fields))[1]
 
 
 def _changed(data: str, name: str | Path) -> ValueError:

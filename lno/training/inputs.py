@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 
 from lno import limits
-from lno.config import from_dict, require_count, require_json, require_range
+from lno.config import from_dict, require_count, require_json, require_range, to_dict
 from lno.data import Fields, Spec, columns
 from lno.data.checks import described, require_flag, require_type
 from lno.data.normalize import Normalizers
@@ -31,7 +31,7 @@ POSITION_SAMPLES, MOST_POSITIONS = 32, 20_000  # whose positions initial weights
 ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
     "train_data": (Fields, "samples with answers, Fields(x, u, y=...)"),
     "task": (Task | None, "a task like lno.Steady() or lno.Rollout(10)"),
-    "model": (str, f"one of {', '.join(MODELS)}"),
+    "model": (str | None, f"one of {', '.join(MODELS)}, or None"),
     "config": (
         ModelConfig | Mapping | None,
         "the config of the model, like lno.models.LNOConfig(width=64), or a mapping of its keys",
@@ -48,14 +48,18 @@ ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
     "precision": (str, f"'auto', {', '.join(map(repr, PRECISIONS))}"),
     "folder": (str | os.PathLike | None, "the path of a folder, or None"),
     "split": (str, "'samples' or 'points'"),
+    "background": (
+        str | None,
+        "'climatology:NAME' with a parameter or a coordinate, or the name of an input",
+    ),
 }
 
 
-def check_arguments(**given: Any) -> Recipe:
-    """Raise unless the arguments of `Operator.fit` are what they should be; returns the recipe."""
+def check_arguments(**given: Any) -> None:
+    """Raise unless the arguments of `Operator.fit` are what they should be."""
     for name, (kind, expected) in ARGUMENTS.items():
         require_type(name, given[name], kind, expected)
-    for name in ("conditional", "progress", "resume", "tensorboard"):
+    for name in ("conditional", "progress", "resume", "tensorboard", "early_stop"):
         require_flag(name, given[name])
     symmetries = given["symmetries"]
     listed = isinstance(symmetries, list | tuple)
@@ -66,7 +70,9 @@ def check_arguments(**given: Any) -> Recipe:
             "symmetries: expected a list of symmetries, like Darcy.symmetries or square(), got "
             f"{described(symmetries)}{advice}"
         )
-    if isinstance(given["config"], ModelConfig) and given["model"] in MODELS:
+    if given["model"] is not None and given["model"] not in MODELS:
+        raise ValueError(f"no model {given['model']!r}: expected one of {', '.join(MODELS)}")
+    if isinstance(given["config"], ModelConfig) and given["model"] is not None:
         own = MODELS[given["model"]][1]
         require_type("config", given["config"], own, f"{own.__name__}(...) for {given['model']}")
     require_count("members", given["members"], 1024)
@@ -81,9 +87,10 @@ def check_arguments(**given: Any) -> Recipe:
     if len(lengths) > 1:
         raise ValueError(f"{' and '.join(lengths)} both say how long to train: pass one of them")
     require_json("provenance of the data", given["train_data"].provenance)
-    recipe = given["recipe"]
-    recipe = recipe if isinstance(recipe, Recipe) else from_dict(Recipe, recipe or {})
-    return recipe if given["epochs"] is None else replace(recipe, epochs=given["epochs"])
+    if isinstance(given["recipe"], Mapping):
+        from_dict(Recipe, given["recipe"])
+    if given["epochs"] is not None:
+        Recipe(epochs=given["epochs"])
 
 
 def model_spec(prepared: Fields, normalizers: Normalizers, task: Task = STEADY) -> Spec:
@@ -98,23 +105,24 @@ def model_config(
     spec: Spec,
     task: Task,
     elsewhere: bool = False,
-) -> ModelConfig | Mapping[str, Any] | None:
+) -> ModelConfig:
     """The config of a model: what was asked for, or its defaults for these data and this task.
 
     Args:
         kind: the model's name in `MODELS`.
-        config: what was asked for.
+        config: what was asked for; a mapping has keys that differ from the defaults.
         spec: what the model sees.
         task: what a step means.
         elsewhere: answers are wanted where nothing is observed.
     """
-    if config is not None or kind not in MODELS:
+    if isinstance(config, ModelConfig):
         return config
-    model = MODELS[kind][0]
+    model, config_class = MODELS[kind]
     defaults = model.default_config(spec)
     if task.gives_time:
         defaults = model.with_time(defaults)
-    return model.for_other_points(defaults) if elsewhere else defaults
+    defaults = model.for_other_points(defaults) if elsewhere else defaults
+    return from_dict(config_class, {**to_dict(defaults), **config}) if config else defaults
 
 
 def training_positions(

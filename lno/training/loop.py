@@ -17,6 +17,7 @@ from lno.data import Batch
 from lno.evaluation import evaluate
 from lno.metrics import METRICS
 from lno.models.model import Model, apply_model
+from lno.training.best import exhausted
 from lno.training.precision import matmul_precision
 from lno.training.samples import Samples
 from lno.training.schedules import SCHEDULES
@@ -69,7 +70,7 @@ def train(
     saved_at = perf_counter()
     points = 0  # processed so far, for the speed
     unread: list[Tensor] = []  # losses that are still on the device
-    while training.step < training.total_steps:
+    while training.step < training.total_steps and not stopped_early(training):
         batches, share = next_batches(training, samples)
         unread.append(take_step(batches, share))
         training.step += 1
@@ -90,6 +91,7 @@ def train(
             means = torch.tensor(training.recent, dtype=torch.float64).mean(0).tolist()
             training.recent.clear()
             training.curve.append(Point(training.step, training.seconds, means, errors))
+            training.keep_best()
             error = training.curve[-1].error
         if at_curve_point or perf_counter() - saved_at > CHECKPOINT_SECONDS:
             checkpoint()
@@ -105,6 +107,12 @@ def train(
     if training.processes.is_main:
         _warn_if_unstable(training)
     return True
+
+
+def stopped_early(training: Training) -> bool:
+    """Whether early stopping ends the run here, or ended it before it was resumed."""
+    at_point = bool(training.curve) and training.curve[-1].step == training.step
+    return training.early_stop and at_point and exhausted(training.curve)
 
 
 def next_batches(training: Training, samples: Samples) -> tuple[list[Batch], float]:

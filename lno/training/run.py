@@ -20,6 +20,7 @@ from lno import tasks
 from lno.config import to_dict
 from lno.data import Fields
 from lno.files import owning, remove, remove_leftovers, require_folder, write_text
+from lno.training.best import best_steps
 from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
 from lno.training.device import hardware
 from lno.training.loop import Progress, curve_rows, train
@@ -152,6 +153,7 @@ def identify(training: Training, kind: str, digest: str) -> dict[str, Any]:
         "normalizers": training.normalizers.to_dict(),
         "initial weights": _digest(training.models),
         "validation": None if training.validation is None else training.validation.digest,
+        **({"early stop": True} if training.early_stop else {}),
     }
 
 
@@ -264,5 +266,6 @@ def provenance(
         "total_steps": training.total_steps,
         "epochs": training.step / training.steps_per_epoch,
         "curve": curve_rows(training.curve),
+        **({"best_steps": best_steps(training.curve)} if training.early_stop else {}),
         **({"init": init} if init is not None else {}),
     }

@@ -26,14 +26,16 @@ from torch import Tensor
 
 from lno import limits
 from lno.config import from_dict, require_count, require_type
-from lno.data import Fields
+from lno.data import Fields, columns
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import RandomSymmetry, Symmetry
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
 from lno.models.model import Model
 from lno.tasks import Task
+from lno.training.best import Best
 from lno.training.distributed import SINGLE, Processes
 from lno.training.optim import OPTIMIZERS, Optimizer
+from lno.training.order import epoch_order
 from lno.training.recipe import Recipe
 from lno.training.statistics import Statistics
 
@@ -93,6 +95,7 @@ class Training:
         precision: one of `PRECISIONS`.
         processes: the processes that share the work.
         symmetries: of the problem; every sample of a step is transformed by a random one.
+        early_stop: keep the weights with the lowest validation error.
     """
 
     models: Sequence[Model]
@@ -106,6 +109,7 @@ class Training:
     precision: str = "fp32"
     processes: Processes = SINGLE
     symmetries: Sequence[Symmetry] = ()
+    early_stop: bool = False
     step: int = 0  # steps taken so far
     total_steps: int = 0  # of the whole run; 0: as many as the recipe's epochs have
     compiled: bool | None = None  # whether steps on a GPU are compiled; None: if the run is long
@@ -127,6 +131,11 @@ class Training:
         self.seeds = range(self.seed, self.seed + len(self.models))
         self.generators = [torch.Generator().manual_seed(seed) for seed in self.seeds]
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
+        self._sizes: np.ndarray | None = None
+        if self.data.is_ragged:
+            points = (self.data.x, self.data.x_query)
+            self._sizes = sum(columns.sizes(column, len(self.data)) for column in points)
+        self.best = Best(self.models) if self.early_stop else None
         self.optimizer = Optimizer(
             self.models,
             OPTIMIZERS[recipe.optimizer],
@@ -163,12 +172,10 @@ class Training:
         """
         epoch, position = divmod(step, self.steps_per_epoch)
         if self._order[0] != epoch:
-            orders = [
-                np.random.default_rng([seed, 2, epoch]).permutation(self.epoch_samples)
-                % len(self.data)
-                for seed in self.seeds
-            ]
-            self._order = (epoch, torch.from_numpy(np.stack(orders)))
+            count, batch = self.epoch_samples, self.recipe.batch
+            generators = (np.random.default_rng([seed, 2, epoch]) for seed in self.seeds)
+            orders = [epoch_order(random, count, batch, self._sizes) for random in generators]
+            self._order = (epoch, torch.from_numpy(np.stack(orders) % len(self.data)))
         start = position * self.recipe.batch
         return self._order[1][:, start : start + self.recipe.batch]
 
@@ -191,6 +198,12 @@ class Training:
                 if kept is not None:
                     values.copy_(kept)
 
+    def keep_best(self) -> None:
+        """With early stopping: keep the weights that predict, where their error is the lowest."""
+        if self.best is not None:
+            with self.predicting():
+                self.best.keep(self.models, self.curve)
+
     @contextmanager
     def restored(self) -> Iterator[None]:
         """Undo all steps taken inside: weights, optimiser, generators and counter, bit-for-bit."""
@@ -208,6 +221,8 @@ class Training:
             for parameter in (p for own in self.optimizer.parameters for p in own):
                 parameter.data = parameter.data.clone()
         self.statistics.use_average()
+        if self.best is not None and self.curve:
+            self.best.put_back(self.models)
         for model in self.models:
             self.processes.release(model)
         self._set_mode(training=False)
@@ -303,6 +318,7 @@ class Training:
         }
         tensors |= {f"optimizer.{name}": v for name, v in self.optimizer.state()}
         tensors |= {f"statistics.{k}": v for k, v in enumerate(self.statistics.average)}
+        tensors |= {} if self.best is None else self.best.tensors()
         return tensors | {f"generator.{k}": g.get_state() for k, g in enumerate(self.generators)}
 
     def _set_tensors(self, tensors: dict[str, Tensor]) -> None:
@@ -318,6 +334,8 @@ class Training:
             values.copy_(tensors[f"statistics.{k}"])
         for k, generator in enumerate(self.generators):
             generator.set_state(tensors[f"generator.{k}"])
+        if self.best is not None:
+            self.best.set_tensors(tensors)
 
 
 class _DamagedError(Exception):

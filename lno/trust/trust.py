@@ -18,7 +18,7 @@ from jaxtyping import Float
 from lno.config import from_dict, require_range, require_type, to_dict
 from lno.data import Batch, Fields
 from lno.evaluation import batches
-from lno.prediction import Prediction, predict_batch
+from lno.prediction import Prediction, as_trained, predict_batch
 from lno.scores import Score, prediction_limit, threshold
 from lno.trust.bounds import Bounds, samples_to_fit
 from lno.trust.reference import Reference, describe, descriptors, pooled_tokens
@@ -271,7 +271,7 @@ def check(operator: Operator, samples: Fields, seed: int = 0) -> Checked:
     bounds, limits = operator.trust.bounds, operator.trust.thresholds
     if bounds is None:
         raise ValueError(NOT_CALIBRATED)
-    values, errors = measure(operator, samples, seed)
+    values, errors = measure(operator, as_trained(operator, samples), seed)
     ratios = [v / max(limits[name], 1e-30) for name, v in values.items() if name in limits]
     shares = np.mean([bounds.contained(operator, one) for one in errors], axis=0)
     worst = np.max(ratios, axis=0) if ratios else np.zeros(len(samples))

@@ -39,6 +39,7 @@ def findings(
     fields: Fields,
     split: tuple[int, int] | None = None,
     symmetries: Sequence[Symmetry] = (),
+    ordered: bool = True,
 ) -> list[Finding]:
     """All findings about data, the worst first.
 
@@ -47,13 +48,14 @@ def findings(
         split: numbers of training and test samples, which are consecutive. None: the last tenth is
             for testing.
         symmetries: that training would use; each is tested.
+        ordered: the split follows the order of the samples. False: it is random.
     """
     parts = _parts(fields, split)
     found = [
         *count_findings(fields),
         *input_findings(fields),
         *channel_findings(fields, MANY),
-        *order_findings(fields, parts),
+        *(order_findings(fields, parts) if ordered else []),
         *duplicate_findings(fields, parts),
         *point_findings(fields),
         *symmetry_findings(fields, symmetries),
@@ -62,16 +64,18 @@ def findings(
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def quick_findings(fields: Fields, split: tuple[int, int] | None = None) -> list[Finding]:
+def quick_findings(
+    fields: Fields, split: tuple[int, int] | None = None, ordered: bool = True
+) -> list[Finding]:
     """Findings that cost next to nothing, of a few samples: what `lno train` says at its start.
 
-    Errors and warnings only.
+    Errors and warnings only. The arguments are those of `findings`.
     """
     parts = _parts(fields, split)
     found = [
         *input_findings(fields),
         *channel_findings(fields, QUICK),
-        *order_findings(fields, parts),
+        *(order_findings(fields, parts) if ordered else []),
     ]
     return [finding for finding in found if finding.severity != "note"]
 

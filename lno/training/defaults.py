@@ -1,0 +1,101 @@
+"""Model, sizes and recipe for data that come without any.
+
+| samples | task | model | on a CPU | on a GPU |
+|---|---|---|---|---|
+| fewer than 300 | any | `lno` | width 64, 64 latents, 2 blocks | the same |
+| any number | fields observed at some points | `lno` | width 64, 64 latents, 2 blocks | the same |
+| 300 or more | all others | `lno_plus` | width 64, 64 latents, 3 rounds | its defaults |
+
+Why:
+
+- **Few samples.** A small model learns as much from them, in less time, and overfits later.
+- **Fields observed at some points.** The decoder of `lno` works point by point: it answers where
+  nothing was observed, and a step needs a random subset of the query points only. What `lno_plus`
+  gains from values at the query points is not there to gain.
+- **Many samples.** `lno_plus` is more accurate than `lno` at the same time of training. Its full
+  size takes a GPU.
+
+A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
+some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
+data that have weights count by them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from lno.data import Fields, columns
+from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
+from lno.tasks import Task
+from lno.training.recipe import Recipe
+
+FEW = 300  # samples, from which on the larger model pays off
+STEPS = 10_000  # of a run, about
+BATCHES = ((500, 4), (2000, 8))  # below so many samples, a step has so many of them,
+LARGEST_BATCH = 16  # and otherwise so many
+MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a random subset
+SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
+MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3, heads=4)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to train, and how.
+
+    Args:
+        model: a name in `lno.models.MODELS`.
+        config: its sizes; None: its defaults for the data.
+        recipe: how to train.
+    """
+
+    model: str
+    config: ModelConfig | None
+    recipe: Recipe
+
+
+def choose(
+    data: Fields, task: Task, device: torch.device | str = "cpu", model: str | None = None
+) -> Choice:
+    """Model, sizes and recipe for training samples; the rule is the table above.
+
+    Args:
+        data: the samples to train on, without those held out. Only their sizes count.
+        task: what a step means.
+        device: where to train.
+        model: the model, if it is not to be chosen. It has its default sizes.
+
+    >>> import numpy as np
+    >>> from lno.tasks import Steady
+    >>> x = np.linspace(0, 1, 50)[:, None]
+    >>> [choose(Fields(x, y=np.zeros((n, 50, 1))), Steady()).model for n in (299, 300)]
+    ['lno', 'lno_plus']
+    >>> choose(Fields(x, y=np.zeros((1000, 50, 1))), Steady()).recipe.epochs  # of 125 steps
+    80
+    """
+    kind, config = (model, None) if model is not None else _model(data, task, device)
+    return Choice(kind, config, _recipe(data, task, kind))
+
+
+def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
+    if len(data) < FEW or task.observes_answers:
+        return "lno", SMALL
+    config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
+    elsewhere = task.asks_elsewhere or not data.same_points
+    return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
+
+
+def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
+    samples = len(data) * task.visits
+    batch = next((b for below, b in BATCHES if samples < below), LARGEST_BATCH)
+    cls = MODELS[kind][0] if kind in MODELS else None  # unknown ones are refused elsewhere
+    pointwise = cls is not None and cls.answers_anywhere and not cls.queries_interact
+    large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
+    return Recipe(
+        epochs=max(1, round(STEPS / -(-samples // batch))),
+        batch=batch,
+        loss="relative_mae" if task.observes_answers else "relative_l2",
+        queries=QUERIES if large and pointwise and kind == "lno" else None,
+        weighted=data.weights is not None or data.query_weights is not None,
+    )
