@@ -203,7 +203,7 @@ def intervals_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence
             continue
         few_times = max(errors[interval(sparse, dense)], errors[interval(sparse, sparse // 2)])
         cases.add(f"{spec.recipe.removeprefix('our-')}s", few_positions > few_times)
-    claim = "few positions cost more than few times, and more times do not make up for them,"
+    claim = "sparse sensors in space cost more accuracy than sparse sensors in time"
     return cases.evidence(claim, "for")
 
 
