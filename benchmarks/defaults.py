@@ -1,0 +1,101 @@
+"""Which model suits data that come without a preset: LNO and LNO+ after equal time on a CPU.
+
+The rule of `lno.training.defaults` rests on this table. Sets of our own: Darcy flow on 22 × 22
+points with few and many samples. Sets of others, if their files are given: `darcy_small.npz` of
+neuraloperator (16 × 16 points) and `holed_poisson.npz` of PINA (a mesh of its own in every sample).
+
+    python benchmarks/defaults.py --minutes 2
+    python benchmarks/defaults.py --darcy-small darcy_small.npz --holed holed_poisson.npz
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lno import Fields, Operator, grid
+from lno.files import write_json
+from lno.problems import Darcy
+from lno.problems.make import make
+from lno.tasks import Steady
+from lno.training.defaults import MEDIUM, SMALL, choose
+
+RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "defaults.json"
+MODELS = {"lno": SMALL, "lno_plus": MEDIUM}
+
+
+def darcy(samples: int) -> tuple[Fields, Fields]:
+    """Samples to train on, and 100 others."""
+    fields = make(Darcy(grid=85, every=4), samples + 100, seed=5)
+    train, test = fields.split(samples, 100)
+    return train, test
+
+
+def darcy_small(path: Path) -> tuple[Fields, Fields]:
+    """1,000 samples on 16 × 16 points, and 50 others."""
+    x = grid((16, 16), points="no-endpoint")
+
+    def part(name: str) -> Fields:
+        with np.load(path) as file:
+            arrays = (file[f"{name}_16_{key}"] for key in ("coefficient", "solution"))
+            a, u = (v.reshape(len(v), -1, 1).astype(np.float32) for v in arrays)
+        return Fields(x, a, y=u, grid=(16, 16))
+
+    return part("train"), part("test")
+
+
+def holed_poisson(path: Path) -> tuple[Fields, Fields]:
+    """100 domains with a hole, at random, and the 21 others."""
+    with np.load(path) as file:
+        x, y = file["positions"], file["values"]
+    order = np.random.default_rng(0).permutation(len(x))
+    fields = Fields(x[order], y=y[order])
+    train, test = fields.split(100, 21)
+    return train, test
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--darcy-small", type=Path)
+    parser.add_argument("--holed", type=Path)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    sets = {"Darcy, 100 samples": darcy(100), "Darcy, 1,000 samples": darcy(1000)}
+    if options.darcy_small:
+        sets["darcy_small, 1,000 samples"] = darcy_small(options.darcy_small)
+    if options.holed:
+        sets["holed_poisson, 100 domains"] = holed_poisson(options.holed)
+    rows = []
+    for name, (train, test) in sets.items():
+        for model, config in MODELS.items():
+            recipe = choose(train, Steady(), model=model).recipe
+            operator = Operator.fit(
+                train,
+                model=model,
+                config=config,
+                recipe=recipe,
+                minutes=options.minutes,
+                validation=test,
+                device="cpu",
+                progress=False,
+            )
+            row = {
+                "data": name,
+                "model": model,
+                "minutes": options.minutes,
+                "parameters": operator.parameters,
+                "epochs": operator.provenance["epochs"],
+                "relative_l2": operator.evaluate(test)["relative_l2"],
+                "hardware": operator.provenance["hardware"],
+            }
+            rows.append(row)
+            print(f"{name:28s} {model:9s} {100 * row['relative_l2']:.2f} %", flush=True)
+            write_json(RESULT, {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()
