@@ -53,6 +53,45 @@ def memory_table(results: Path) -> Table:
     return Table("Memory", ["points in, points out", "peak memory"], rows)
 
 
+def streaming_table(results: Path) -> Table:
+    """Time of a prediction in chunks of points, and of all points at once."""
+    content = _measured(results, "streaming")
+    rows = [
+        [
+            model_name(r["model"]),
+            f"{r['whole_s']:.2f}",
+            f"{r['chunked_s']:.2f}",
+            f"{r['chunked_s'] / r['whole_s']:.2f}",
+        ]
+        for r in content["rows"]
+    ]
+    note = (
+        f"Seconds of CPU for {content['points']:,} observed and as many other query points, in "
+        f"chunks of {content['chunk']:,}; models of four blocks or rounds, width 64. "
+        f"{content['hardware']}. `python benchmarks/streaming.py`"
+    )
+    return Table("Streaming", ["model", "at once, s", "in chunks, s", "ratio"], rows, [note])
+
+
+def defaults_table(results: Path) -> Table:
+    """LNO and LNO+ after equal time, on data without a preset."""
+    found = _measured(results, "defaults")["rows"]
+    models, sets = (list(dict.fromkeys(r[key] for r in found)) for key in ("model", "data"))
+    by = {(r["data"], r["model"]): r["relative_l2"] for r in found}
+    rows = []
+    for name in sets:
+        errors = [by[name, model] for model in models]
+        cells = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
+        rows.append([name, *cells])
+    minutes, machines = ({r[key] for r in found} for key in ("minutes", "hardware"))
+    note = (
+        f"Relative L2 on held-out samples after {', '.join(f'{m:g}' for m in sorted(minutes))} "
+        f"minutes of training, {', '.join(sorted(machines))}, one thread. "
+        "`python benchmarks/defaults.py`"
+    )
+    return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
+
+
 def training_step_table(results: Path) -> Table:
     """Time and memory of a training step beside plain PyTorch."""
     content = _measured(results, "training_step")
@@ -257,6 +296,8 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "pretrained": pretrained.table,
     "memory": memory_table,
     "models": model_table.table,
+    "streaming": streaming_table,
+    "defaults": defaults_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
     "training_step": training_step_table,
@@ -276,6 +317,7 @@ PAGES = (
     "README.md",
     "docs/data.md",
     "docs/design_decisions.md",
+    "docs/lno_plus.md",
     "docs/reconstruction.md",
     "docs/reliability.md",
     "docs/training.md",
