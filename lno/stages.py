@@ -91,7 +91,7 @@ class Stages:
         """The nearest point of the domain to each of the positions (n, d) or (n, space)."""
         from scipy.spatial import cKDTree
 
-        return cKDTree(self._features(self._points())).query(self._features(x))[1]
+        return np.asarray(cKDTree(self._features(self._points())).query(self._features(x))[1])
 
     @property
     def _largest(self) -> Operator:

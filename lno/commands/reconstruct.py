@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -75,8 +75,8 @@ def reconstruct(
         parameters=dict(text.partition("=")[::2] for text in parameters or ()),
     )
     size = " × ".join(map(str, found.mean.shape))
-    bounds = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"
-    show(f"wrote {result}: {size} values, {bounds}")
+    beside = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"
+    show(f"wrote {result}: {size} values, {beside}")
     if plot is not None:
         show(f"wrote {plot}")
     if strict and not found.scores:
@@ -222,7 +222,8 @@ def _write_netcdf(out: str | Path, reconstructor: Reconstructor, found: Reconstr
     units |= dict.fromkeys(("lower", "upper"), units[quantity])
     regular = len(found.axes) > 0
     names = labels.names["x"][: len(found.axes)] if regular else ["point"]
-    with replacing(out) as temporary, netcdf_file(temporary, "w", version=2) as file:
+    with replacing(out) as temporary, netcdf_file(temporary, "w", version=2) as opened:
+        file: Any = opened  # its attributes are those of the file
         file.Conventions = b"CF-1.8"
 
         def add(name: str, axes: list[str], values: np.ndarray) -> None:

@@ -47,7 +47,7 @@ class Climatology:
     name: str
     values: Float[np.ndarray, " g"]
     means: Float[np.ndarray, "g p o"]
-    points: Float[np.ndarray, "p d"]
+    points: Float[np.ndarray, "_ d"]
     column: int
 
     def __post_init__(self) -> None:
@@ -163,7 +163,7 @@ class Climatology:
             return np.arange(len(x))
         size = np.ptp(self.points, axis=0)
         size[size == 0] = 1.0
-        return cKDTree(self.points / size).query(np.asarray(x) / size)[1]
+        return np.asarray(cKDTree(self.points / size).query(np.asarray(x) / size)[1])
 
 
 def with_channel(fields: Fields, name: str) -> Fields:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +92,7 @@ class Division:
         )
 
 
-def _first(order: Sequence[int], sizes: np.ndarray, wanted: int, most: int) -> int:
+def _first(order: np.ndarray, sizes: np.ndarray, wanted: int, most: int) -> int:
     """How many groups, in this order, have at least the wanted number of samples; at most some."""
-    reached = np.cumsum(sizes[np.asarray(order)]) >= wanted
+    reached = np.cumsum(sizes[order]) >= wanted
     return max(1, min(int(reached.argmax()) + 1, most)) if most > 0 else 0

@@ -208,7 +208,9 @@ class RunSpec:
     def key(self) -> str:
         """A hash of everything besides the name that a run depends on."""
         chosen, data = self.preset, protocol_of(self.problem, self.protocol)
-        config = None if chosen.config is None else asdict(chosen.config)
+        config = (
+            chosen.config if isinstance(chosen.config, Mapping | None) else asdict(chosen.config)
+        )
         parts: list[Any] = [to_dict(chosen.recipe), config, tasks.to_json(chosen.task)]
         parts += [chosen.symmetries, chosen.raw_coordinates, chosen.conditional]
         parts += [data.train, data.test, dict(data.parameters)]

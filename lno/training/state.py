@@ -133,8 +133,8 @@ class Training:
         self._order = (-1, torch.empty(0, dtype=torch.int64))  # an epoch, and its order of samples
         self._sizes: np.ndarray | None = None
         if self.data.is_ragged:
-            points = (self.data.x, self.data.x_query)
-            self._sizes = sum(columns.sizes(column, len(self.data)) for column in points)
+            n, q = (columns.sizes(c, len(self.data)) for c in (self.data.x, self.data.x_query))
+            self._sizes = n + q
         self.best = Best(self.models) if self.early_stop else None
         self.optimizer = Optimizer(
             self.models,

@@ -67,10 +67,9 @@ def test_changes_are_as_strict_as_configs(change: tuple, message: str) -> None:
         _ = replace(BASE, changes=(change,)).preset
 
 
-def test_sizes_that_are_left_to_the_data_cannot_be_changed() -> None:
-    spec = RunSpec("elasticity", "transolver", "small", 1, changes=(("width", 8),))
-    with pytest.raises(ValueError, match="expected a preset that has the sizes of a model"):
-        _ = spec.preset
+def test_sizes_that_are_left_to_the_data_may_be_changed_one_by_one() -> None:
+    spec = RunSpec("elasticity", "transolver", "small", 1, changes=(("width", 8), ("heads", 2)))
+    assert spec.preset.config == {"width": 8, "heads": 2}
 
 
 def test_unchanged_setups_are_those_of_the_forward_table() -> None:

@@ -17,6 +17,7 @@ from command_line import lno
 from own_data import clouds, sensors, trajectories
 
 from lno import Fields, Operator, Rollout, cli
+from lno.data.division import Division
 from lno.experiments import presets
 from lno.experiments.presets import PAPER_CONFIGS, preset
 from lno.experiments.sources import describe
@@ -53,17 +54,18 @@ def test_every_model_takes_the_data_or_names_one_that_does(
     said = capsys.readouterr().err
     assert code == ((model, kind) in REFUSED), said
     if code:
-        assert said.startswith("error: ") and REFUSED[model, kind] in said
-        assert "use lno or " in said
+        assert "\nerror: " in said and REFUSED[model, kind] in said
+        assert ": use lno or " in said
         assert not (tmp_path / "run" / "run.json").exists()
         return
     run = Run.load(tmp_path / "run" / "run.json")
-    assert (run.problem, run.model, run.recipe, run.epochs) == ("data", model, "small", 1)
+    assert (run.problem, run.model, run.recipe, run.epochs) == ("data", model, "default", 1)
     operator = Operator.load(tmp_path / "run" / "model.safetensors", "cpu")
-    *_, last = data
+    *_, test = Division().split(data)
+    *_, last = test
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a point outside of the training data
-        guess = operator.predict(data.subset([len(data) - 1]))[0]
+        guess = operator.predict(test.subset([len(test) - 1]))[0]
     error = np.linalg.norm(guess - last.y) / np.linalg.norm(last.y)
     assert run.samples["test"][-1] == pytest.approx(error, rel=1e-4)
     if kind == "trajectories":

@@ -1,0 +1,136 @@
+"""The rule for defaults, early stopping, and the order of samples of different sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lno import Completion, Fields, Operator, RandomRatio, Recipe, Steady
+from lno.models import LNOConfig, LNOPlusConfig
+from lno.training.best import PATIENCE
+from lno.training.defaults import MEDIUM, SMALL, choose
+from lno.training.order import epoch_order
+
+X = np.linspace(0, 1, 16)[:, None]
+TINY = {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+
+
+def lines(samples: int = 30, points: int = 16, **more: object) -> Fields:
+    x = np.linspace(0, 1, points)[:, None]
+    slope = np.random.default_rng(0).normal(size=(samples, 1, 1))
+    return Fields(x, slope * x, y=slope * x**2, **more)
+
+
+@pytest.mark.parametrize(
+    ("samples", "device", "model", "config"),
+    [
+        (299, "cpu", "lno", SMALL),
+        (299, "cuda", "lno", SMALL),
+        (300, "cpu", "lno_plus", MEDIUM),
+        (300, "cuda", "lno_plus", LNOPlusConfig()),
+    ],
+)
+def test_the_model_follows_from_samples_and_device(
+    samples: int, device: str, model: str, config: object
+) -> None:
+    found = choose(lines(samples), Steady(), device)
+    assert (found.model, found.config) == (model, config)
+
+
+def test_fields_observed_at_some_points_have_lno_and_a_subset_of_queries() -> None:
+    task = Completion(RandomRatio(0.1))
+    found = choose(lines(400, 3000), task)
+    assert (found.model, found.recipe.queries, found.recipe.loss) == ("lno", 1024, "relative_mae")
+    assert choose(lines(400, 3000), Steady()).recipe.queries is None  # LNO+ reads all of them
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(20, 4), (499, 4), (500, 8), (2000, 16)])
+def test_about_ten_thousand_steps(samples: int, batch: int) -> None:
+    recipe = choose(lines(samples), Steady()).recipe
+    assert recipe.batch == batch
+    assert recipe.epochs * -(-samples // batch) == pytest.approx(10_000, rel=0.05)
+
+
+def test_weights_of_points_are_used_where_there_are_any() -> None:
+    assert not choose(lines(), Steady()).recipe.weighted
+    assert choose(lines(weights=np.ones(16)), Steady()).recipe.weighted
+
+
+def test_fit_takes_the_rule_only_where_nothing_is_asked_for() -> None:
+    data, how = lines(12), {"progress": False, "device": "cpu", "epochs": 1}
+    assert Operator.fit(data, **how).model.config == SMALL
+    assert Operator.fit(data, model="lno", **how).model.config == LNOConfig()
+    named = Operator.fit(data, config=LNOPlusConfig(8, 4, 1, 1, 2), **how)
+    assert named.kind == "lno_plus"
+    changed = Operator.fit(data, config=TINY, recipe={"batch": 3}, **how)
+    assert changed.kind == "lno" and changed.provenance["recipe"]["batch"] == 3
+    with pytest.raises(ValueError, match="no model 'lnu'"):
+        Operator.fit(data, model="lnu", **how)
+
+
+def noisy(samples: int = 24) -> Fields:
+    """Nothing to learn: the validation error rises as the model fits the noise."""
+    random = np.random.default_rng(1)
+    return Fields(X, random.normal(size=(samples, 16, 1)), y=random.normal(size=(samples, 16, 1)))
+
+
+EARLY = {
+    "recipe": Recipe(epochs=60, batch=8, learning_rate=0.01, schedule="constant"),
+    "config": TINY,
+    "validation": 0.3,
+    "progress": False,
+    "device": "cpu",
+    "early_stop": True,
+}
+
+
+def test_early_stopping_keeps_the_model_with_the_lowest_validation_error(tmp_path: Path) -> None:
+    data = noisy()
+    whole = Operator.fit(data, **EARLY, folder=tmp_path / "whole")
+    origin, curve = whole.provenance, whole.provenance["curve"]
+    lowest = min(curve, key=lambda row: row["error"])
+    assert origin["best_steps"] == [lowest["step"]]
+    assert whole.finished and origin["steps"] < origin["total_steps"]
+    assert curve.index(lowest) == len(curve) - 1 - PATIENCE
+    from lno.training.samples import split_validation
+
+    _, held_out = split_validation(data, 0.3)
+    assert held_out is not None
+    assert whole.evaluate(held_out)["relative_l2"] == pytest.approx(lowest["error"], rel=1e-4)
+    again = Operator.fit(data, **EARLY, folder=tmp_path / "whole", resume=True)
+    assert again.provenance["steps"] == origin["steps"]  # it does not go on
+    Operator.fit(data, **EARLY, folder=tmp_path / "parts", pause_after=1e-9)
+    parts = Operator.fit(data, **EARLY, folder=tmp_path / "parts", resume=True)
+    for a, b in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_early_stopping_needs_validation_samples() -> None:
+    with pytest.raises(ValueError, match="early_stop: needs validation samples"):
+        Operator.fit(noisy(), **{**EARLY, "validation": 0.0})
+
+
+def padded(order: np.ndarray, sizes: np.ndarray, batch: int) -> float:
+    parts = [sizes[order[k : k + batch]] for k in range(0, len(order), batch)]
+    return sum(len(part) * part.max() for part in parts) / sizes.sum()
+
+
+def test_batches_of_similar_sizes_pad_little_and_visit_every_sample_once() -> None:
+    sizes = np.random.default_rng(0).integers(100, 1001, 205)
+    orders = [epoch_order(np.random.default_rng(k), 205, 4, sizes) for k in range(3)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(205))
+        assert padded(order, sizes, 4) < 1.1
+    plain = epoch_order(np.random.default_rng(0), 205, 4)
+    assert padded(plain, sizes, 4) > 1.3
+    batches = [{frozenset(o[k : k + 4].tolist()) for k in range(0, 204, 4)} for o in orders]
+    assert len(batches[0] & batches[1]) < 5  # other batches in every epoch
+    assert np.array_equal(orders[0], epoch_order(np.random.default_rng(0), 205, 4, sizes))
+
+
+def test_samples_of_one_size_keep_their_order() -> None:
+    expected = np.random.default_rng(7).permutation(20)
+    assert np.array_equal(epoch_order(np.random.default_rng(7), 20, 4), expected)
