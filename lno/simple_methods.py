@@ -22,18 +22,17 @@ from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
 from lno.data import Fields, columns
+from lno.data.kernel_ridge import KernelRidge, squared_distances
 from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.data.spec import Sample
+from lno.tasks import Completion, Task
 
 MEAN, NEAREST = "mean of the training samples", "nearest training sample"
 REGRESSION, KRIGING, BACKGROUND = "kernel ridge regression", "kriging", "background alone"
 MOST_SAMPLES, MOST_VALUES = 1000, 2**27  # of training, at random, that are used
 REFERENCE = 4096  # points that samples on different points are compared at
 KRIGED = 64  # test samples, at most, which are kriged one by one
-LENGTHS = 2.0 ** np.arange(-2, 7)  # of the kernel, in median distances of the inputs
-RIDGES = 10.0 ** np.arange(-10, 0)
-NEGLIGIBLE = 1e-8  # of the variance of the answers, that POD leaves out
 
 Place = Callable[[np.ndarray], np.ndarray]  # positions to features whose distances mean something
 
@@ -62,7 +61,7 @@ class SimpleMethods:
 
 
 def predict_simply(
-    train: Fields, test: Sequence[Sample], coordinates: Coordinates, observes_answers: bool
+    train: Fields, test: Sequence[Sample], coordinates: Coordinates, task: Task | None = None
 ) -> SimpleMethods:
     """All simple methods, from training samples to test samples.
 
@@ -70,17 +69,17 @@ def predict_simply(
         train: training samples with answers, prepared by the task.
         test: what is observed of the test samples, and where answers are wanted.
         coordinates: turn positions into features for distances.
-        observes_answers: the observed values are values of the answer, at points that differ from
-            sample to sample.
+        task: says whether the answer itself is observed, and where; None: from u to y.
 
     >>> x = np.linspace(0, 1, 5)[:, None]
     >>> data = Fields(x, y=np.arange(4.0)[:, None, None] * x, parameters=np.arange(4.0)[:, None])
-    >>> found = predict_simply(data, [data[3]], Coordinates.fit(data), False)
+    >>> found = predict_simply(data, [data[3]], Coordinates.fit(data))
     >>> [(method.name, float(method.predictions[0][-1, 0].round(2))) for method in found.methods]
     [('mean of the training samples', 1.5), ('nearest training sample', 3.0),
      ('kernel ridge regression', 3.0)]
     """
-    require_alike(train, test, observes_answers)
+    drawn = isinstance(task, Completion)  # observed points differ from sample to sample
+    require_alike(train, test, drawn)
 
     def place(x: np.ndarray) -> np.ndarray:
         there = coordinates.distance_features(torch.from_numpy(np.ascontiguousarray(x)))
@@ -97,7 +96,7 @@ def predict_simply(
         note = "; ".join(filter(None, (note, "answers interpolated between different points")))
     methods, left_out = [_spread(MEAN, common, test, answers.mean(0)[None], None, note)], {}
     inputs = None
-    if observes_answers:
+    if drawn:
         chosen = common.nearest_at_sensors(answers, test)
         methods.append(_spread(NEAREST, common, test, answers, chosen, note))
         left_out[REGRESSION] = "the observed points differ from sample to sample"
@@ -119,33 +118,34 @@ def predict_simply(
         about += f"{fitted.ridge:.0e}, by leave-one-out errors"
         both = "; ".join(filter(None, (about, note)))
         methods.append(_spread(REGRESSION, common, test, found, every, both))
-    if observes_answers:
+    if task is not None and task.observes_answers:
         methods.append(_kriged(test, place, coordinates.distance_axes))
     if train.background is not None:
-        known = [None if one.background is None else one.background for one in test]
-        methods.append(Method(BACKGROUND, list(known)))
+        methods.append(Method(BACKGROUND, [one.background for one in test]))
     return SimpleMethods(methods, left_out)
 
 
-def require_alike(train: Fields, test: Sequence[Sample], observes_answers: bool) -> None:
-    """Raise unless training and test samples have the same coordinates, channels and parameters."""
+def require_alike(train: Fields, test: Sequence[Sample], drawn: bool = False) -> None:
+    """Raise unless training and test samples have the same coordinates, channels and parameters.
+
+    Args:
+        train: training samples.
+        test: test samples.
+        drawn: the observed values of the test samples were drawn from their answers.
+    """
     if train.y is None:
         raise ValueError("the training samples have no answers y to compare with")
     one = test[0]
     assert one.y is not None
+    numbers = [0 if p is None else p.shape[-1] for p in (train.parameters, one.parameters)]
     pairs = [
         ("coordinates", train.spec.coordinates, one.x_query.shape[1]),
         ("channels of y", train.spec.out_channels, one.y.shape[1]),
         ("channels of u", columns.channels(train.u), one.u.shape[1]),
-        *[
-            (
-                "parameters",
-                *(0 if p is None else p.shape[-1] for p in (train.parameters, one.parameters)),
-            )
-        ],
+        ("parameters", *numbers),
     ]
     for name, expected, got in pairs:
-        if expected != got and not (observes_answers and name == "channels of u"):
+        if expected != got and not (drawn and name == "channels of u"):
             raise ValueError(
                 f"the training samples have {expected} {name}, the test samples {got}: expected "
                 "samples of one kind"
@@ -300,70 +300,7 @@ def nearest(
     >>> nearest(np.array([[0.0], [1.0], [2.0]]), np.array([[1.9], [0.2]]))
     array([2, 0])
     """
-    return _squared_distances(test, train).argmin(1)
-
-
-@dataclass(frozen=True)
-class KernelRidge:
-    """Kernel ridge regression from inputs to POD coefficients of fields.
-
-    With the kernel k(a, b) = exp(−|a − b|² / 2 length²), K its matrix over the training samples and
-    A their coefficients, f(a) = mean + k(a, ·) (K + ridge)⁻¹ A modes.
-
-    Args:
-        inputs: of the training samples.
-        weights: (K + ridge)⁻¹ A.
-        modes: each a field.
-        mean: of the fields.
-        length: scale of the kernel.
-        ridge: added to the diagonal of K.
-    """
-
-    inputs: Float[np.ndarray, "s f"]
-    weights: Float[np.ndarray, "s r"]
-    modes: Float[np.ndarray, "r p o"]
-    mean: Float[np.ndarray, "p o"]
-    length: float
-    ridge: float
-
-    @classmethod
-    def fit(cls, inputs: Float[np.ndarray, "s f"], fields: Float[np.ndarray, "s p o"]) -> KernelRidge:
-        """Length scale and ridge have the least leave-one-out error, each channel counting alike.
-
-        >>> a = np.linspace(0, 1, 12)[:, None]
-        >>> found = KernelRidge.fit(a, (a * [1.0, 2.0])[..., None])
-        >>> found.predict(np.array([[0.3]])).round(3).ravel(), len(found.modes)
-        (array([0.3, 0.6]), 1)
-        """
-        mean = fields.mean(0)
-        deviation = fields.std((0, 1))
-        scale = np.where(deviation > 0, deviation, 1.0)
-        flat = ((fields - mean) / scale).reshape(len(fields), -1)
-        energy, vectors = np.linalg.eigh((flat @ flat.T).astype(np.float64))
-        kept = energy > NEGLIGIBLE * max(energy.sum(), 1e-300)
-        coefficients = vectors[:, kept] * np.sqrt(energy[kept])
-        modes = (vectors[:, kept] / np.sqrt(energy[kept])).T @ flat
-        squares = _squared_distances(inputs, inputs)
-        usual = float(np.sqrt(np.median(squares[~np.eye(len(inputs), dtype=bool)]))) or 1.0
-        least, chosen = np.inf, (usual, float(RIDGES[-1]), np.zeros_like(coefficients))
-        for length in LENGTHS * usual:
-            values, basis = np.linalg.eigh(np.exp(-squares / (2 * length**2)))
-            rotated = basis.T @ coefficients
-            for ridge in RIDGES:
-                inverse = 1 / (np.maximum(values, 0) + ridge)
-                weights = basis @ (inverse[:, None] * rotated)
-                residuals = weights / (np.square(basis) @ inverse)[:, None]
-                error = float(np.square(residuals).sum())
-                if error < least:
-                    least, chosen = error, (float(length), float(ridge), weights)
-        length, ridge, weights = chosen
-        shaped = modes.reshape(-1, *mean.shape) * scale
-        return cls(inputs, weights, shaped, mean, length, ridge)
-
-    def predict(self, inputs: Float[np.ndarray, "t f"]) -> Float[np.ndarray, "t p o"]:
-        """The fields of other inputs."""
-        kernel = np.exp(-_squared_distances(inputs, self.inputs) / (2 * self.length**2))
-        return self.mean + np.tensordot(kernel @ self.weights, self.modes, 1)
+    return squared_distances(test, train).argmin(1)
 
 
 def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method:
@@ -388,10 +325,3 @@ def _anomalies_at_sensors(one: Sample, place: Place) -> Float[np.ndarray, "n o"]
     if one.background is None:
         return u
     return u - transfer(place(one.x_query), one.background, place(one.x))
-
-
-def _squared_distances(
-    a: Float[np.ndarray, "m f"], b: Float[np.ndarray, "n f"]
-) -> Float[np.ndarray, "m n"]:
-    squares = np.square(a).sum(1)[:, None] + np.square(b).sum(1) - 2 * a @ b.T
-    return np.maximum(squares, 0.0)
