@@ -9,6 +9,7 @@ distances are those of standardised coordinates.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,12 +27,12 @@ from lno.data.spec import Sample
 from lno.evaluation import Errors
 from lno.metrics import METRICS
 from lno.operator import Operator
-from lno.simple_methods import SimpleMethods, predict_simply
+from lno.simple_methods import SimpleMethods, nearest_distance, predict_simply
 from lno.tasks import Rollout
 from lno.trust.trust import measure
 
 POINTS = 2048  # of a sample, at random, that errors at points are taken at
-NEIGHBOURS = 3  # whose mean distance is the spacing at a point
+CLEAR = 2.0  # standard errors between methods that differ
 UNIFORM = 1.25  # spacings that differ by less, from the 5 % to the 95 % quantile, are equal
 BINS, FEWEST = 10, 5  # bins of a curve, at most, and samples or points in each
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)  # of the calibration curve
@@ -101,6 +102,7 @@ class Assessment:
             are equally dense.
         rivals: the operator, then simple methods.
         left_out: simple methods that the data do not allow, with the reason.
+        seen: how many of the samples are training samples as well.
         trusted: None for an operator without bounds.
     """
 
@@ -113,6 +115,7 @@ class Assessment:
     spacings: Curve | None
     rivals: list[Rival]
     left_out: dict[str, str]
+    seen: int
     trusted: Trusted | None
 
     @property
@@ -138,22 +141,20 @@ class Assessment:
         mine = f"{_percent(own.errors['relative_l2'].mean())}"
         if not others:
             return f"The operator has a mean relative L2 error of {mine} {on}."
-        means = []
+        found = []
         for other in others:
-            theirs = other.errors["relative_l2"]
-            known = ~np.isnan(theirs)
-            ours = own.errors["relative_l2"][known].mean()
-            means.append((theirs[known].mean(), ours, other.name))
-        theirs, ours, name = min(means, key=lambda m: m[0] / max(m[1], 1e-300))
-        if theirs <= ours:
-            return (
-                f"A simple method is better: {name} has a mean relative L2 error of "
-                f"{_percent(theirs)}, the operator {_percent(ours)}, {on}."
-            )
-        return (
-            f"The operator is better than the simple methods: its mean relative L2 error is "
-            f"{_percent(ours)}, that of the best of them, {name}, {_percent(theirs)}, {on}."
-        )
+            known = ~np.isnan(other.errors["relative_l2"])
+            pair = (rival.errors["relative_l2"][known] for rival in (other, own))
+            found.append((*pair, other.name))
+        theirs, ours, name = min(found, key=lambda m: m[0].mean() / max(m[1].mean(), 1e-300))
+        more = theirs - ours
+        both = f"{name} has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
+        both += f"{_percent(ours.mean())}, {on}"
+        if len(more) > 1 and abs(more.mean()) < CLEAR * more.std(ddof=1) / np.sqrt(len(more)):
+            return f"A simple method is about as good: {both}, too few to tell them apart."
+        if more.mean() <= 0:
+            return f"A simple method is better: {both}."
+        return f"The operator is better than the simple methods: the best of them, {both}."
 
 
 def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Assessment:
@@ -180,9 +181,12 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     pairs = [pair for batch, found in recorded for pair in _unpadded(batch, found)]
     samples, predictions = [one for one, _ in pairs], [found for _, found in pairs]
     own = {name: np.array(values) for name, values in errors.samples.items()}
-    rivals, simple = [Rival(OPERATOR, own)], SimpleMethods([], {})
+    rivals, simple, seen = [Rival(OPERATOR, own)], SimpleMethods([], {}), 0
     if train is not None:
-        simple = predict_simply(task.prepare(train), samples, operator.normalizers.x, task)
+        prepared = task.prepare(train)
+        simple = predict_simply(prepared, samples, operator.normalizers.x, task)
+        known = {_content(one.y) for one in prepared}
+        seen = sum(_content(one.y) in known for one in samples)
     for method in simple.methods:
         found = _errors(method.predictions, samples, operator.weighted)
         rivals.append(Rival(method.name, found, method.note))
@@ -195,6 +199,7 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
         *_at_points(operator, samples, predictions),
         rivals,
         simple.left_out,
+        seen,
         None if operator.trust.bounds is None else _trusted(operator, test),
     )
 
@@ -209,6 +214,7 @@ def binned(x: Float[np.ndarray, " n"], values: Float[np.ndarray, " n"]) -> Curve
     count = min(BINS, len(x) // FEWEST)
     if count < 2 or np.ptp(x) == 0:
         return None
+    x = np.round(x / np.ptp(x), 6) * np.ptp(x)  # equal distances on a grid differ by rounding
     edges = np.unique(np.quantile(x, np.linspace(0, 1, count + 1)))
     number = np.clip(np.searchsorted(edges, x, "right") - 1, 0, max(len(edges) - 2, 0))
     groups = [number == k for k in np.unique(number)]
@@ -218,6 +224,11 @@ def binned(x: Float[np.ndarray, " n"], values: Float[np.ndarray, " n"]) -> Curve
 
 
 # -- inside ----------------------------------------------------------------------------------------
+
+
+def _content(values: np.ndarray | None) -> bytes:
+    """Equal for equal values, in single or in double precision."""
+    return hashlib.sha256(np.ascontiguousarray(values, np.float32).tobytes()).digest()
 
 
 def _percent(share: float) -> str:
@@ -291,9 +302,9 @@ def _at_points(
         scale = np.resize(std, prediction.shape[1])
         errors.append((np.abs(prediction - one.y)[some] / scale).mean(1))
         elsewhere |= at.shape != seen.shape or not np.array_equal(at, seen)
-        distances.append(cKDTree(seen).query(at[some])[0] if elsewhere else np.zeros(len(some)))
-        near = min(NEIGHBOURS, len(at) - 1)
-        apart, _ = cKDTree(at).query(at[some], k=np.arange(1, near + 2))
+        distances.append(nearest_distance(seen, at[some]) if elsewhere else np.zeros(len(some)))
+        near = min(at.shape[1], len(at) - 1)  # more neighbours would see the ends of a regular grid
+        apart = np.asarray(cKDTree(at).query(at[some], k=np.arange(1, near + 2))[0])
         spacings.append(apart[:, 1:].mean(1) if near else np.zeros(len(some)))
     wrong, far, apart = (np.concatenate(parts) for parts in (errors, distances, spacings))
     low, high = np.quantile(apart, (0.05, 0.95))

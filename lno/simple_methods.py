@@ -173,6 +173,13 @@ def transfer(
     return np.einsum("qk,qkc->qc", weights, values[index])
 
 
+def nearest_distance(
+    at: Float[np.ndarray, "n f"], to: Float[np.ndarray, "q f"]
+) -> Float[np.ndarray, " q"]:
+    """The distance of each point of `to` from the nearest of `at`."""
+    return np.asarray(cKDTree(at).query(to)[0])
+
+
 @dataclass(frozen=True)
 class CommonPoints:
     """Points where the answers of all training samples are compared.
@@ -271,25 +278,33 @@ def _inputs(
     groups = []
     if train.parameters is not None:
         groups.append(np.stack([one.parameters for one in every])[:, None])
+    here = [place(one.x) for one in every]
     if matched:
-        groups.append(np.stack([one.u for one in every]))
-        groups.append(np.stack([place(one.x) for one in every]))
+        groups += [np.stack([one.u for one in every]), np.stack(here)]
     else:
-        here = [place(one.x) for one in every]
-        pairs = list(zip(here, every, strict=True))
+        pairs = zip(here, every, strict=True)
         groups.append(np.stack([transfer(x, one.u, at) for x, one in pairs]))
-        groups.append(np.stack([cKDTree(x).query(at)[0][:, None] for x in here]))
     parts = []
     for group in groups:
-        known = group[: len(train)].astype(np.float64)
-        deviation = known.std((0, 1)) + 1e-12 * (np.abs(known).max((0, 1), initial=0.0) + 1e-300)
-        scaled = (group - known.mean(0)) / deviation
-        if scaled.size and known.std(0).max() > 1e-9 * np.abs(known).max():
+        varied = group - group[: len(train)].astype(np.float64).mean(0)
+        deviation = varied[: len(train)].std((0, 1))
+        varies = deviation > 1e-9 * np.abs(group).max((0, 1), initial=0.0)
+        if varies.any():
+            scaled = (varied / np.where(varies, deviation, 1.0))[..., varies]
             parts.append(scaled.reshape(len(every), -1) / np.sqrt(scaled[0].size))
+    if not matched:  # in standardised coordinates as they are: some of it is chance
+        outside = np.stack([_outside(x, at) for x in here]) / np.sqrt(len(at))
+        parts += [outside] if outside.any() else []
     if not parts:
         return None
     vectors = np.concatenate(parts, 1)
     return vectors[: len(train)], vectors[len(train) :]
+
+
+def _outside(x: Float[np.ndarray, "n f"], at: Float[np.ndarray, "r f"]) -> Float[np.ndarray, " r"]:
+    """How far points are from a cloud of points, beyond twice the spacing of the cloud."""
+    apart = np.asarray(cKDTree(x).query(x, k=np.arange(1, min(2, len(x)) + 1))[0])[:, -1]
+    return np.maximum(nearest_distance(x, at) - 2 * np.median(apart), 0.0)
 
 
 def nearest(

@@ -48,6 +48,11 @@ def comparison(assessed: Assessment, reason: str = "") -> Table:
         )
         notes += [f"{rival.name.capitalize()}: {rival.note}."] if rival.note else []
     notes += [f"No {name}: {why}." for name, why in assessed.left_out.items()]
+    if assessed.seen:
+        notes.append(
+            f"{assessed.seen} of these {len(own)} samples are among the training samples: they are "
+            "no test. Leave them out."
+        )
     if len(assessed.rivals) == 1:
         why = reason or "the training samples are not known"
         notes.append(NOTHING_SIMPLE.format(why))
@@ -148,14 +153,18 @@ def _by_place(assessed: Assessment) -> Iterator[str]:
     if assessed.distances is not None:
         caption = "Error at points by the distance from the nearest observation"
         caption += f"{_trend(assessed.distances.median)}."
-        yield from _drawn(caption, figures.curve(assessed.distances, "distance"))
+        yield from _drawn(
+            caption, figures.curve(assessed.distances, "distance from the nearest observation")
+        )
     else:
         words = "Answers are wanted at the observed points: no distance from them."
         yield html.paragraph(words, note=True)
     if assessed.spacings is not None:
         caption = "Error at points by the mean distance of the nearest points: dense to the left, "
         caption += f"sparse to the right{_trend(assessed.spacings.median)}."
-        yield from _drawn(caption, figures.curve(assessed.spacings, "distance of neighbours"))
+        yield from _drawn(
+            caption, figures.curve(assessed.spacings, "distance of the nearest points")
+        )
     else:
         yield html.paragraph("Points are equally dense everywhere.", note=True)
 
@@ -228,12 +237,12 @@ def _picture(assessed: Assessment, k: int, view: View | None) -> Figure:
         grid_index=stored.grid_index,
         view=view,
     )
+    shown = [(fields.names["y"][c], one.y[:, c], found[:, c]) for c in _shown(assessed, k)]
+    if len(nodes.axes) == 1:
+        elsewhere = fields.geometry is None and assessed.distances is not None
+        return figures.lines(nodes, shown, one.x[:, 0] if elsewhere else None)
     rows = []
-    for c in _shown(assessed, k):
-        name, truth, answer = fields.names["y"][c], one.y[:, c], found[:, c]
-        if len(nodes.axes) == 1:
-            rows.append((name, nodes, truth, answer))
-            continue
+    for name, truth, answer in shown:
         scale, wrong = scale_of(nodes.shown(truth)), np.abs(answer - truth)
         rows.append(
             [
@@ -242,21 +251,19 @@ def _picture(assessed: Assessment, k: int, view: View | None) -> Figure:
                 Panel("absolute error", nodes, wrong, error_scale(nodes.shown(wrong))),
             ]
         )
-    if len(nodes.axes) == 1:
-        observed = one.x[:, 0] if fields.geometry is None and assessed.distances else None
-        return figures.lines(rows, observed)
     return figure_of(rows)
 
 
 def _shown(assessed: Assessment, k: int) -> list[int]:
     """The channels of a sample to draw: those with the largest errors; of a rollout, frames."""
-    one, found = assessed.samples[k], assessed.predictions[k]
+    truth, found = assessed.samples[k].y, assessed.predictions[k]
+    assert truth is not None
     channels, frames = found.shape[1], len(assessed.errors.frames)
     if frames > 1:
         step = channels // frames
         return [int(f) * step + step - 1 for f in np.unique([0, frames // 2, frames - 1])]
-    size = np.maximum(np.square(one.y).mean(0), 1e-300)
-    worst = np.argsort(-np.square(found - one.y).mean(0) / size)[:CHANNELS]
+    size = np.maximum(np.square(truth).mean(0), 1e-30)
+    worst = np.argsort(-np.square(found - truth).mean(0) / size)[:CHANNELS]
     return sorted(worst.tolist())
 
 

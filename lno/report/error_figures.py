@@ -123,19 +123,22 @@ def scores(worst: Float[np.ndarray, " s"], errors: Float[np.ndarray, " s"]) -> F
 
 
 def lines(
-    rows: Sequence[tuple[str, Nodes, np.ndarray, np.ndarray]], observed: np.ndarray | None
+    nodes: Nodes,
+    rows: Sequence[tuple[str, np.ndarray, np.ndarray]],
+    observed: np.ndarray | None,
 ) -> Figure:
     """Truth and prediction on a line, and beside them the error; a row for each channel.
 
     Args:
-        rows: the name of a channel, its nodes, the truth and the prediction.
+        nodes: points of the line.
+        rows: the name of a channel, the truth and the prediction.
         observed: where the sample was observed; None: everywhere.
     """
     figure = Figure(figsize=(8.0, 2.6 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False, sharex=True)
-    for (left, right), (name, nodes, truth, found) in zip(axes, rows, strict=True):
-        order = np.argsort(nodes.positions[:, 0], kind="stable")
-        x, index = nodes.positions[order, 0], nodes.rows[order]
+    order = np.argsort(nodes.positions[:, 0], kind="stable")
+    x, index = nodes.positions[order, 0], nodes.rows[order]
+    for (left, right), (name, truth, found) in zip(axes, rows, strict=True):
         left.plot(x, truth[index], color=INK, lw=1.4, label="truth")
         left.plot(x, found[index], color=ORANGE, lw=1.4, ls="--", label="prediction")
         right.plot(x, np.abs(found - truth)[index], color=BLUE, lw=1.4)
