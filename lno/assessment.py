@@ -205,7 +205,9 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
 
 
 def binned(x: Float[np.ndarray, " n"], values: Float[np.ndarray, " n"]) -> Curve | None:
-    """Median and quartiles of values in bins of about equal numbers; None where x is constant.
+    """Median and quartiles of values in bins of about equal numbers.
+
+    None where x is constant, or there are too few values.
 
     >>> curve = binned(np.arange(20.0), np.arange(20.0) ** 2)
     >>> curve.at.tolist(), curve.median.tolist()
@@ -214,9 +216,11 @@ def binned(x: Float[np.ndarray, " n"], values: Float[np.ndarray, " n"]) -> Curve
     count = min(BINS, len(x) // FEWEST)
     if count < 2 or np.ptp(x) == 0:
         return None
-    x = np.round(x / np.ptp(x), 6) * np.ptp(x)  # equal distances on a grid differ by rounding
-    edges = np.unique(np.quantile(x, np.linspace(0, 1, count + 1)))
-    number = np.clip(np.searchsorted(edges, x, "right") - 1, 0, max(len(edges) - 2, 0))
+    rounded = np.round(x / np.ptp(x), 6)  # equal distances on a grid differ by rounding
+    edges = np.unique(rounded)  # few values are bins of their own
+    if len(edges) > BINS:
+        edges = np.unique(np.quantile(rounded, np.linspace(0, 1, count + 1)))[:-1]
+    number = np.searchsorted(edges, rounded, "right")
     groups = [number == k for k in np.unique(number)]
     at = np.array([np.median(x[group]) for group in groups])
     quartiles = [np.quantile(values[group], (0.5, 0.25, 0.75)) for group in groups]
@@ -323,7 +327,8 @@ def _trusted(operator: Operator, test: Fields) -> Trusted:
     order = np.random.default_rng(0).permutation(len(ratios))
     half = len(ratios) // 2
     to_fit, others = ([ratios[k] for k in part] for part in (order[:half], order[half:]))
-    levels = tuple(level for level in LEVELS if (1 - level) * (half + 1) >= 1)  # else no promise
+    highest = 1 - 1 / (half + 1)  # that so many samples can promise
+    levels = tuple(level for level in LEVELS if level < highest + 1e-9)
     shares = []
     for level in levels:
         factors = [factor([one[:, c] for one in to_fit], level) for c in range(len(contained))]

@@ -94,6 +94,7 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        show(f"      {command(*_where_is_the_error(folder, spec.data))}")
         _show_bounds(done.operator)
     else:
         again = [word for word in sys.argv[1:] if word != "--resume"]
@@ -102,6 +103,12 @@ def train(
     show_errors(done.errors)
     if done.operator.provenance.get("stopped") == "interrupted":
         sys.exit(INTERRUPTED)  # a script must not go on as if it were finished
+
+
+def _where_is_the_error(folder: Path, data: str | None) -> list[object]:
+    """The words of the command that shows the errors on the test samples of a run."""
+    given = [] if data is None else ["--data", data]
+    return ["evaluate", folder, *given, "--report", folder / "errors.html"]
 
 
 def _show_bounds(operator: Operator) -> None:
