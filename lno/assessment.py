@@ -173,6 +173,11 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     def predict(batch: Batch) -> Tensor:
         operator.labels.require_batch(batch)
         prediction = operator.predict_batch(batch).mean()
+        if not torch.isfinite(prediction).all():
+            raise RuntimeError(
+                "a prediction is not finite, so that it has no error: the samples are far from the "
+                "training data, or the weights are damaged"
+            )
         recorded.append((batch, prediction))
         return prediction
 

@@ -32,7 +32,7 @@ MEAN, NEAREST = "mean of the training samples", "nearest training sample"
 REGRESSION, KRIGING, BACKGROUND = "kernel ridge regression", "kriging", "background alone"
 MOST_SAMPLES, MOST_VALUES = 1000, 2**27  # of training, at random, that are used
 REFERENCE = 4096  # points that samples on different points are compared at
-KRIGED = 64  # test samples, at most, which are kriged one by one
+KRIGED, SENSORS = 64, 1024  # test samples that are kriged; of more sensors, a quarter at least
 
 Place = Callable[[np.ndarray], np.ndarray]  # positions to features whose distances mean something
 
@@ -320,7 +320,8 @@ def nearest(
 
 def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method:
     """Kriging of the observations of each sample, about their mean."""
-    count = min(KRIGED, len(test))
+    sensors = max(len(one.x) for one in test)
+    count = min(len(test), max(KRIGED // 4, KRIGED * SENSORS // max(sensors, SENSORS)))
     some = set(np.linspace(0, len(test) - 1, count).round().astype(int).tolist())
     found: list[np.ndarray | None] = [None] * len(test)
     for k in sorted(some):

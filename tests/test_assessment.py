@@ -178,5 +178,7 @@ def test_data_without_answers_and_of_another_kind_are_refused() -> None:
         assess(made, data.replace(y=None))
     with pytest.raises(ValueError, match=r"parameters: expected 2 numbers \(load, other\), got 0"):
         assess(made, data.replace(parameters=None))
+    with pytest.raises(RuntimeError, match="a prediction is not finite"):
+        assess(wrong_by(data, lambda batch: batch.y / 0), data)
     with pytest.raises(ValueError, match="have 1 channels of y, the test samples 2"):
         assess(made, data, Fields(X, y=data.y[..., :1], parameters=data.parameters))

@@ -162,6 +162,16 @@ def test_sensors_find_the_sample_that_fits_them_and_are_kriged() -> None:
     assert found.left_out == {REGRESSION: "the observed points differ from sample to sample"}
 
 
+def test_of_many_samples_some_are_kriged() -> None:
+    x = np.linspace(0, 1, 5)[:, None]
+    train = Fields(x, y=np.sin(4 * x + np.linspace(0, 3, 70)[:, None, None]))
+    task = Completion(RandomRatio(0.5))
+    test = [Sample(x[:2], one.y[:2], x, one.y) for one in train if one.y is not None]
+    [kriged] = [m for m in predict(task.prepare(train), test, task).methods if m.name == KRIGING]
+    assert kriged.note == "on 64 of the 70 samples"
+    assert sum(values is None for values in kriged.predictions) == 6
+
+
 def test_all_methods_add_to_a_background() -> None:
     known = np.linspace(100, 500, 6)[:, None, None] * np.ones((6, 7, 1))
     train = Fields(X, np.zeros((6, 7, 0)), y=known + X, background=known)

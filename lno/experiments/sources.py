@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,7 +166,7 @@ def training_samples(
     name = Path(run["data"].replace("\\", "/")).name
     folders = [model.parent, Path(), *([] if data is None else [data.parent])]
     for path in [*([] if data is None else [data]), *(folder / name for folder in folders)]:
-        if path.is_file():
+        with suppress(OSError, ValueError):  # whatever else has this name is not the file
             found = _part_to_train(run, _opened(path))
             if found is not None:
                 return _trained_on(operator, found), ""

@@ -157,7 +157,7 @@ def _by_place(assessed: Assessment) -> Iterator[str]:
             caption, figures.curve(assessed.distances, "distance from the nearest observation")
         )
     else:
-        words = "Answers are wanted at the observed points: no distance from them."
+        words = "No distances: answers are wanted at the observed points, or at very few."
         yield html.paragraph(words, note=True)
     if assessed.spacings is not None:
         caption = "Error at points by the mean distance of the nearest points: dense to the left, "
@@ -166,7 +166,7 @@ def _by_place(assessed: Assessment) -> Iterator[str]:
             caption, figures.curve(assessed.spacings, "distance of the nearest points")
         )
     else:
-        yield html.paragraph("Points are equally dense everywhere.", note=True)
+        yield html.paragraph("Points are equally dense everywhere, or few.", note=True)
 
 
 def _trust(assessed: Assessment) -> Iterator[str]:

@@ -145,6 +145,8 @@ def test_training_samples_are_found_in_the_file_of_the_run(
     sines(8, seed=1).save(other)
     missing = "the file that the model was trained on, all.h5, is not here, or it changed"
     assert training_samples(operator, model, None, other) == (None, missing)
+    (tmp_path / "all.h5").write_text("no data")
+    assert training_samples(operator, model, None, other) == (None, missing)
     sines(40, seed=5).save(tmp_path / "all.h5")  # of the same name, but another
     assert training_samples(operator, model, None, other) == (None, missing)
     given, _ = training_samples(operator, model, folder / "train.h5", other)
