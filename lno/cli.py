@@ -28,7 +28,7 @@ COMMANDS = {
     "quickstart": "Train a small operator and look at what it does, in about five minutes.",
     "data": "Make, import, join, read, check and inspect data sets.",
     "train": "Train an operator on a problem or a data file.",
-    "evaluate": "Print the errors of a trained operator.",
+    "evaluate": "Print the errors of a trained operator, or show where they are.",
     "predict": "Predict a field from observations with a trained operator.",
     "reconstruct": "Reconstruct a whole field from a few sensors, with bounds.",
     "export": "Write a trained operator as an ONNX file, for programs without PyTorch.",

@@ -176,6 +176,7 @@ def train(
     if done.operator.finished:
         show(f"wrote {path}")
         show(f"Next: {command('report', folder)}")
+        show(f"      {command(*_where_is_the_error(folder, spec.data))}")
         if (folder / "domain.h5").exists():
             words = ("reconstruct", "sensors.csv", "--model", folder, "--out", "field.nc")
             show(f"      {command(*words)}")
@@ -217,6 +218,12 @@ def _observed(task: str | None, observe: str | None) -> RandomRatio | None:
         raise ValueError(
             f"--observe {text}: expected a share of the points or two, like 0.005:0.05 ({error})"
         ) from error
+
+
+def _where_is_the_error(folder: Path, data: str | None) -> list[object]:
+    """The words of the command that shows the errors on the test samples of a run."""
+    given = [] if data is None else ["--data", data]
+    return ["evaluate", folder, *given, "--report", folder / "errors.html"]
 
 
 def _show_bounds(operator: Operator) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Completion, Rollout, Snapshots, Steady, Task
 from lno.training.device import pick_device
+from lno.training.samples import split_validation
 
 VALIDATION = 0.1  # the share of the training samples that is held out
 TIME = ("t", "time")  # names of the coordinate
@@ -228,6 +230,60 @@ def samples_to_test(operator: Operator, name: str | Path, path: Path, fields: Fi
     if str(path.resolve()) == run["data"]:
         raise _changed(str(path), name)
     return fields
+
+
+def training_samples(
+    operator: Operator, model: Path, train: Path | None, data: Path | None, device: str = "auto"
+) -> tuple[Fields | None, str]:
+    """The samples that an operator was trained on, or None and the reason in words.
+
+    Those of `train`; else those of its problem, where it is tested on that as well; else those of
+    the file that it was trained on, if that is `data`, or has its old name beside `data`, beside
+    the model or in the current folder, and still holds the same test samples. Where the model file
+    says that it was elsewhere counts for nothing, as in `held_out_samples`.
+
+    Args:
+        operator: the operator.
+        model: its file.
+        train: the file with training samples that the user names.
+        data: the file with test samples that the user names.
+        device: where samples of a problem are made.
+    """
+    run = _run_of(operator)
+    if train is not None:
+        fields = Fields.load(train)
+        return _trained_on(operator, _part_to_train(run, fields) or fields), ""
+    if run is None:
+        return None, "the model does not say what it was trained on"
+    if not run["data"]:
+        if data is not None:
+            return None, f"the samples of {run['problem']} are made only to test on them as well"
+        first, *_ = RunSpec(run["problem"], "", "", protocol=run["protocol"]).samples(device)
+        return _trained_on(operator, first), ""
+    name = Path(run["data"].replace("\\", "/")).name
+    folders = [model.parent, Path(), *([] if data is None else [data.parent])]
+    for path in [*([] if data is None else [data]), *(folder / name for folder in folders)]:
+        with suppress(OSError, ValueError):  # whatever else has this name is not the file
+            found = _part_to_train(run, _opened(path))
+            if found is not None:
+                return _trained_on(operator, found), ""
+    return None, f"the file that the model was trained on, {name}, is not here, or it changed"
+
+
+def _part_to_train(run: dict[str, str] | None, fields: Fields) -> Fields | None:
+    """The training samples of the file of a run; None where it is another file."""
+    if run is None or len(fields) < 2:
+        return None
+    train, test = fields.split(*split_of(fields))
+    return train if test.digest == run["test_digest"] else None
+
+
+def _trained_on(operator: Operator, train: Fields) -> Fields:
+    """Of training samples those without validation, where that is how the operator was trained."""
+    described = operator.provenance.get("data")
+    digest = described.get("digest") if isinstance(described, dict) else None
+    used, held_out = split_validation(train, VALIDATION)
+    return used if held_out is not None and used.digest == digest else train
 
 
 def _run_of(operator: Operator) -> dict[str, str] | None:
