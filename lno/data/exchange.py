@@ -13,7 +13,7 @@ Names = str | Sequence[str] | None
 
 
 class Exchange:
-    """The part of `Fields` that talks to other programs."""
+    """The part of `Fields` that talks to other programs and to people."""
 
     @staticmethod
     def from_files(
@@ -121,3 +121,20 @@ class Exchange:
         except ImportError as error:
             raise missing_extra("to_dataframe", "pandas") from error
         return pandas.DataFrame(table_columns(cast("Fields", self)))
+
+    def _repr_html_(self) -> str:
+        from lno.data import notebook
+
+        return notebook.table(cast("Fields", self))
+
+    def plot(self, k: int = 0, *, channels: Any = None, at: Any = None) -> Any:
+        """A matplotlib figure of sample k: its mesh and channels where its nodes lie in space.
+
+        Args:
+            k: the number of the sample.
+            channels: names of channels to draw; None: the first and the last of u and of y.
+            at: which slice of three dimensions, like `{"z": 0.5}`; None: the last one.
+        """
+        from lno.data import pictures
+
+        return pictures.sample_picture(cast("Fields", self), k, channels, at)

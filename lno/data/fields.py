@@ -356,23 +356,6 @@ class Fields(Exchange):
         answers = "" if self.y is None else f" → {names['y']} at {there}"
         return f"Fields({len(self)} samples: {given}{answers})"
 
-    def _repr_html_(self) -> str:
-        from lno.data import notebook
-
-        return notebook.table(self)
-
-    def plot(self, k: int = 0, *, channels: Any = None, at: Any = None) -> Any:
-        """A matplotlib figure of sample k: its mesh and channels where its nodes lie in space.
-
-        Args:
-            k: the number of the sample.
-            channels: names of channels to draw; None: the first and the last of u and of y.
-            at: which slice of three dimensions, like `{"z": 0.5}`; None: the last one.
-        """
-        from lno.data import pictures
-
-        return pictures.sample_picture(self, k, channels, at)
-
     # -- inside ----------------------------------------------------------------------------------
 
     def _columns(self) -> list[tuple[str, Any]]:
