@@ -69,7 +69,7 @@ def page(assessed: Assessment, title: str, reason: str = "", view: View | None =
         reason: why there are no training samples to compare with, if there are none.
         view: the part of the domain that pictures show; None: all.
     """
-    body = [html.paragraph(assessed.verdict()), comparison(assessed, reason).html()]
+    body = [html.paragraph(assessed.verdict()), *_comparison(assessed, reason)]
     body += [*_samples(assessed, view), *_by_channel(assessed), *_by_frame(assessed)]
     body += [*_by_parameter(assessed), *_by_place(assessed), *_trust(assessed)]
     body += [html.heading("How to read this"), html.paragraph(WHAT, note=True)]
@@ -81,6 +81,14 @@ def page(assessed: Assessment, title: str, reason: str = "", view: View | None =
 
 def _drawn(caption: str, figure: Figure) -> list[str]:
     return [html.paragraph(caption, note=True), html.picture(figure, caption)]
+
+
+def _comparison(assessed: Assessment, reason: str) -> Iterator[str]:
+    table = comparison(assessed, reason)
+    yield html.heading(table.title)
+    yield html.table(table.header, table.rows)
+    for note in table.notes:
+        yield html.paragraph(note, note=True)
 
 
 def _samples(assessed: Assessment, view: View | None) -> Iterator[str]:
