@@ -86,7 +86,7 @@ def test_an_epoch_visits_every_sample_once_for_each_time() -> None:
     training = object.__new__(Training)
     training.data, training.task, training.seeds = data, task, range(1)
     training.recipe = replace(TINY, batch=4)
-    training._order = (-1, torch.empty(0))
+    training._order, training._sizes = (-1, torch.empty(0)), None
     drawn = torch.cat([training.samples_at(k)[0] for k in range(6)])
     assert torch.bincount(drawn).tolist() == [3] * 7
 

@@ -31,7 +31,7 @@ class Division:
     [41, 4, 5]
     >>> together = Division(groups="parameter0").parts(fields)
     >>> [np.unique(load[part]).tolist() for part in together[1:]]
-    [[7.0], [4.0]]
+    [[6.0], [4.0]]
     """
 
     seed: int = 0

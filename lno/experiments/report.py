@@ -150,8 +150,10 @@ def _content(row: Row, results: Path) -> tuple[list[Table], list[Picture], list[
     """Tables, pictures, and what is shown on a click."""
     if row.number in DRAWINGS:
         caption, draw = DRAWINGS[row.number]
-        others = positions.figures(results) if row.number == "Figure 2" else []
-        return [], [Picture(caption, draw, kept=True), *_drawn(others)], []
+        first = [Picture(caption, draw, kept=True)]
+        if row.number == "Figure 2":
+            return [positions.table(results)], [*first, *_drawn(positions.figures(results))], []
+        return [], first, []
     if row.number in OF_STAGES:
         return [], _drawn(stages.figures(results)[OF_STAGES[row.number]]), []
     if row.number == "Table 4":
