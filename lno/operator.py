@@ -56,8 +56,8 @@ class Operator(OperatorOutput):
             on which other queries are asked; None: all.
         provenance: how it was trained.
         trust: how far its predictions can be trusted; see `calibrated`.
-        background: a climatology that predictions add to, or the input that is one; None: none, or
-            one that comes with the data.
+        background: what predictions add to: a climatology, the name of an input, or "" if it comes
+            with the data; None: nothing.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]

@@ -114,8 +114,9 @@ class Reconstructor(Stages):
                 )
         if isinstance(self.completer.background, str):
             raise ValueError(
-                f"the completer adds to the input {self.completer.background!r}, which comes with "
-                "every field: use Operator.predict(..., background=...)"
+                "the completer adds to a background that comes with every field "
+                f"({self.completer.background or 'of the data'}): use Operator.predict(..., "
+                "background=...)"
             )
         if self.propagator is None and not self._inside(self._points()).all():
             raise ValueError(f"{first.window} of a periodic coordinate: expected a propagator too")

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lno.data import Batch
+from lno.data import Batch, Fields
 from lno.data.climatology import Climatology
 from lno.data.domain import Domain
 from lno.distribution import Ensemble
@@ -45,6 +45,11 @@ class Stages:
     def points(self) -> Float[np.ndarray, "p d"]:
         """The points of the field, in the order of the domain."""
         return self._domain.points
+
+    @property
+    def domain_fields(self) -> Fields:
+        """The points of the field as data without values."""
+        return self._domain.fields
 
     def at_points(self, field: np.ndarray) -> Float[np.ndarray, " p"]:
         """A reconstructed field, or a bound of it, as a list of values at `points`."""

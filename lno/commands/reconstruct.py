@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import numpy as np
 import typer
 
 from lno.commands.console import FLAGGED, new_app, show
+from lno.data import Fields
 from lno.data.labels import Labels
 from lno.data.sensors import SensorError
-from lno.data.tables import read_header, read_numbered, write_csv
+from lno.data.tables import read_header, read_numbered
+from lno.data.write import require_suffix, write
 from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
@@ -31,7 +33,7 @@ def reconstruct(
         typer.Argument(help="CSV with a column for each coordinate and for the quantity."),
     ],
     result: Annotated[
-        Path, typer.Option("--out", help="The field and its bounds (.nc, .csv, .npz).")
+        Path, typer.Option("--out", help="The field and its bounds: .nc, .csv, .npz, .vtu or .h5.")
     ],
     plot: Annotated[Path | None, typer.Option(help="Also draw it (.png, .svg).")] = None,
     model: Annotated[
@@ -100,9 +102,7 @@ def reconstruct_file(
     parameters: Mapping[str, str] | None = None,
 ) -> Reconstruction:
     """Reconstruct a field from a file of sensors; see `lno reconstruct --help`."""
-    if Path(out).suffix not in WRITERS:
-        expected = ", ".join(WRITERS)
-        raise ValueError(f"cannot write {out}: expected a name ending in one of {expected}")
+    suffix = require_suffix(out)
     if plot is not None:
         plots.require_kind(plot)
     reconstructor = Reconstructor.load(PRETRAINED if model is None else model, device)
@@ -121,7 +121,10 @@ def reconstruct_file(
         listed = " and ".join(str(lines[k]) for k in error.sensors)
         plural = "s" * (len(error.sensors) > 1)
         raise ValueError(f"{sensors}, line{plural} {listed}: {error.reason}") from error
-    WRITERS[Path(out).suffix](out, reconstructor, found)
+    if suffix == ".npz":
+        _write_npz(out, reconstructor, found)
+    else:
+        write(out, _as_fields(reconstructor, found))
     if plot is not None:
         ends = cast(tuple[tuple[float, float], tuple[float, float]], reconstructor.domain())
         plane = plots.Plane((coordinates[0], coordinates[1]), *ends)
@@ -204,51 +207,12 @@ def _write_npz(out: str | Path, reconstructor: Reconstructor, found: Reconstruct
         np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
-def _write_csv(out: str | Path, reconstructor: Reconstructor, found: Reconstruction) -> None:
-    """A row for each point of the domain."""
-    arrays = _arrays(reconstructor, found)
-    rows = [reconstructor.at_points(values)[:, None] for values in arrays.values()]
-    names = [*reconstructor.completer.labels.names["x"], *arrays]
-    write_csv(out, names, np.hstack((reconstructor.points, *rows)))
-
-
-def _write_netcdf(out: str | Path, reconstructor: Reconstructor, found: Reconstruction) -> None:
-    """A variable on the axes of a regular grid, NaN at missing points; else a list of points."""
-    from scipy.io import netcdf_file
-
-    labels = reconstructor.completer.labels
-    units = {**_units(labels, "x"), **_units(labels, "y")}
-    [quantity] = labels.names["y"]
-    units |= dict.fromkeys(("lower", "upper"), units[quantity])
-    regular = len(found.axes) > 0
-    names = labels.names["x"][: len(found.axes)] if regular else ["point"]
-    with replacing(out) as temporary, netcdf_file(temporary, "w", version=2) as opened:
-        file: Any = opened  # its attributes are those of the file
-        file.Conventions = b"CF-1.8"
-
-        def add(name: str, axes: list[str], values: np.ndarray) -> None:
-            variable = file.createVariable(name, "f8", axes)
-            variable[:] = values
-            if units.get(name):
-                variable.units = units[name].encode()
-
-        for name, size in zip(names, found.mean.shape, strict=True) if regular else ():
-            file.createDimension(name, size)
-        if not regular:
-            file.createDimension("point", len(reconstructor.points))
-        places = found.axes if regular else tuple(reconstructor.points.T)
-        for k, (name, values) in enumerate(zip(labels.names["x"], places, strict=False)):
-            add(name, [names[k]] if regular else names, values)
-        for name, values in _arrays(reconstructor, found).items():
-            add(name, names, values if regular else reconstructor.at_points(values))
-
-
-def _units(labels: Labels, key: str) -> dict[str, str]:
-    return dict(zip(labels.names[key], labels.units[key], strict=True))
-
-
-WRITERS: dict[str, Callable[[str | Path, Reconstructor, Reconstruction], None]] = {
-    ".npz": _write_npz,
-    ".csv": _write_csv,
-    ".nc": _write_netcdf,
-}
+def _as_fields(reconstructor: Reconstructor, found: Reconstruction) -> Fields:
+    """The field and its bounds as data at the points of the domain."""
+    labels, arrays = reconstructor.completer.labels, _arrays(reconstructor, found)
+    columns = [reconstructor.at_points(values) for values in arrays.values()]
+    return reconstructor.domain_fields.replace(
+        y=np.stack(columns, -1)[None],
+        names={"x": labels.names["x"], "y": list(arrays)},
+        units={"x": labels.units["x"], "y": labels.units["y"] * len(arrays)},
+    )

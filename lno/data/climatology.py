@@ -226,7 +226,9 @@ def _places(fields: Fields) -> tuple[Float[np.ndarray, "p d"], list[np.ndarray]]
     return points, np.split(index.ravel(), ends)
 
 
+# A climatology, the name of an input, GIVEN where the data bring their own, or None: there is none.
 Background = Climatology | str | None
+GIVEN = ""
 
 
 def fitted(fields: Fields, text: str) -> Climatology | str:
@@ -240,6 +242,11 @@ def with_background(fields: Fields, background: Climatology | str) -> Fields:
     """The data with a background, unless they have one."""
     if fields.background is not None:
         return fields
+    if background == GIVEN:
+        raise ValueError(
+            "the operator was trained with a background, a first guess of the answers, and adds to "
+            "it: pass background=..., or data that have one"
+        )
     if isinstance(background, str):
         return with_channel(fields, background)
     return background.applied(fields)

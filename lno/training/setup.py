@@ -10,7 +10,7 @@ import torch
 
 from lno.config import from_dict, to_dict
 from lno.data import Fields
-from lno.data.climatology import Background, fitted, with_background
+from lno.data.climatology import GIVEN, Background, fitted, with_background
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.models import MODELS, Model, ModelConfig, require_capable
@@ -92,6 +92,8 @@ def set_up(
         if init is not None:
             raise ValueError("init brings its background with it: leave background out")
         known = fitted(used, background)
+    if known is None and used.background is not None:
+        known = GIVEN
     if known is not None:
         used = with_background(used, known)
         held_out = None if held_out is None else with_background(held_out, known)

@@ -94,6 +94,17 @@ def test_what_is_not_there_is_said(text: str, message: str) -> None:
         Operator.fit(seasons(), background=text, **FIT)
 
 
+def test_a_background_of_the_data_is_not_forgotten(tmp_path: Path) -> None:
+    data = seasons()
+    op = Operator.fit(data.replace(background=np.asarray(data.y) + 1), **FIT)
+    op.save(tmp_path / "op.safetensors")
+    for one in (op, Operator.load(tmp_path / "op.safetensors", "cpu")):
+        with pytest.raises(ValueError, match="was trained with a background"):
+            one.predict(X, parameters=[1.0])
+        with pytest.raises(ValueError, match="was trained with a background"):
+            one.evaluate(data)
+
+
 def test_a_mean_needs_several_samples_of_each_value() -> None:
     days = seasons().replace(parameters=np.arange(30.0)[:, None])
     with pytest.raises(ValueError, match="30 different values in 30 training samples"):

@@ -149,8 +149,8 @@ def test_a_file_of_sensors_becomes_a_field_and_a_picture(
 def test_a_folder_without_models_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="expected a folder with completer"):
         Reconstructor.load(tmp_path)
-    with pytest.raises(ValueError, match=r"expected a name ending in \.npz"):
-        reconstruct_file("s.csv", tmp_path / "f.txt")
+    with pytest.raises(ValueError, match=r"expected a name ending in \.vtu"):
+        reconstruct_file("s.csv", tmp_path / "f.mat")
 
 
 def test_several_samples_at_once_are_each_of_them(whole: Reconstructor) -> None:

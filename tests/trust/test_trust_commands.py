@@ -10,6 +10,7 @@ from command_line import Run
 from small_operators import Trained, lines
 
 from lno import Fields, Operator
+from lno.data.division import Division
 
 
 @pytest.fixture(scope="module")
@@ -118,8 +119,8 @@ def test_train_calibrates_where_enough_samples_are_held_out(run: Run, tmp_path: 
     assert done.returncode == 0, done.stderr
     assert "lno predict --bounds 0.9, calibrated on 9 held-out samples: on average" in done.stdout
     loaded = Operator.load(tmp_path / "many" / "model.safetensors", "cpu")
-    _, validation, _ = Division().parts(lines(96))
-    held_out = lines(96).subset(validation)
+    _, held_out, _ = Division().split(lines(96))
+    assert held_out is not None
     assert loaded.calibrated(held_out).trust == loaded.trust
     lines(12).save(tmp_path / "few.h5")
     done = run("train", tmp_path / "few.h5", *words, tmp_path / "few")
