@@ -61,6 +61,7 @@ DRAWINGS: dict[str, tuple[str, Callable[[], Figure]]] = {
         method_pictures.attention,
     ),
 }
+OF_THE_MODEL = ("Figure 1", "Figure 2")
 OF_STAGES = {"Figure 6": slice(1, 2), "Figure 7": slice(0, 1)}  # of the figures of `stages`
 AS_PRINTED: dict[str, MakeTable] = {
     "Table 1": overview.forward_table,
@@ -148,12 +149,11 @@ def _row(row: Row, results: Path) -> Section:
 
 def _content(row: Row, results: Path) -> tuple[list[Table], list[Picture], list[Section]]:
     """Tables, pictures, and what is shown on a click."""
-    if row.number in DRAWINGS:
-        caption, draw = DRAWINGS[row.number]
-        first = [Picture(caption, draw, kept=True)]
-        if row.number == "Figure 2":
-            return [positions.table(results)], [*first, *_drawn(positions.figures(results))], []
-        return [], first, []
+    if row.number in OF_THE_MODEL:
+        drawn = [Picture(*DRAWINGS[row.number], kept=True)] if row.number in DRAWINGS else []
+        if row.number == "Figure 1":
+            return [], drawn, []
+        return [positions.table(results)], [*drawn, *_drawn(positions.figures(results))], []
     if row.number in OF_STAGES:
         return [], _drawn(stages.figures(results)[OF_STAGES[row.number]]), []
     if row.number == "Table 4":

@@ -268,7 +268,7 @@ def test_the_report_has_both_stages_and_what_is_missing(
     for words in (
         "Relative MAE of completers where sensors form a grid",
         "Relative MAE of propagators after completers where sensors form a grid",
-        "Burgers&#x27; equation: completers<",
+        "Burgers&#x27; equation: completers:",
         "Burgers&#x27; equation: completers for one ratio",
         "Burgers&#x27; equation: propagators",
     ):

@@ -132,10 +132,10 @@ def test_one_command_makes_the_files_and_the_report_shows_them(
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
     titles = [caption for caption, _ in positions.figures(results)]
     assert len(titles) == 2 and titles[0].startswith("Elasticity")
-    monkeypatch.setattr("lno.report.html.picture", lambda figure, text: f"<img>{text}")
+    monkeypatch.setattr("lno.report.html.picture", lambda figure, text, *_: text)
     page = report.page(results)
     assert page.count("what latent positions look at") == 2
-    assert "What the latent positions look at" in report.markdown(results)
+    assert "`lno reproduce positions`" in report.markdown(results)
 
 
 # -- two stages ------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def findings(
         *count_findings(fields),
         *input_findings(fields),
         *channel_findings(fields, MANY),
-        *(order_findings(fields, parts) if ordered else []),
+        *order_findings(fields, parts, ordered),
         *duplicate_findings(fields, parts),
         *point_findings(fields),
         *symmetry_findings(fields, symmetries),

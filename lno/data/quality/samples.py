@@ -24,8 +24,10 @@ def default_split(count: int) -> tuple[int, int]:
     return count - tests, tests
 
 
-def order_findings(fields: Fields, split: tuple[int, int]) -> list[Finding]:
+def order_findings(fields: Fields, split: tuple[int, int], ordered: bool = True) -> list[Finding]:
     """Whether samples are sorted by a parameter: then the test samples are none of the training's.
+
+    That is worth a note even where the split is random (`ordered=False`).
 
     Rule: the rank correlation (Spearman) of a parameter with the number of the sample is above one
     half in absolute value.
@@ -41,6 +43,11 @@ def order_findings(fields: Fields, split: tuple[int, int]) -> list[Finding]:
         rank = rank_correlation(np.arange(len(values)), values)
         if abs(rank) > SORTED:
             first, last = values[:train], values[train : train + test]
+            if not ordered:
+                text = f"samples are sorted by the parameter {name!r} (rank correlation {rank:.2f})"
+                advice = "lno train splits at random. Before Fields.split, use fields.shuffle(0)"
+                found.append(Finding("note", text, advice))
+                continue
             found.append(
                 Finding(
                     "warning",
