@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -281,9 +281,7 @@ class LNO(Model):
         """
         from lno.models.reference import from_reference
 
-        model = from_reference("lno", weights, {"heads": heads})
-        assert isinstance(model, LNO)
-        return model
+        return cast("LNO", from_reference("lno", weights, {"heads": heads}))
 
     def _values(
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
