@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -211,6 +211,4 @@ class Transolver(Model):
         from lno.models.reference import from_reference
 
         settings = {"heads": heads, "grid": grid, "in_channels": in_channels}
-        model = from_reference("transolver", weights, settings)
-        assert isinstance(model, Transolver)
-        return model
+        return cast("Transolver", from_reference("transolver", weights, settings))
