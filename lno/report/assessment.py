@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lno.assessment import OPERATOR, Assessment, Rival
+from lno.drawing import Nodes, Panel, View, error_scale, figure_of, nodes_of, scale_of
 from lno.report import error_figures as figures
 from lno.report import html
-from lno.report.fields import Nodes, Panel, View, error_scale, figure_of, nodes_of, scale_of
 from lno.report.tables import Table
 
 CHANNELS = 3  # of a sample, at most, that are drawn: those with the largest errors

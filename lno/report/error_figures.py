@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from lno.assessment import Curve, Trusted
-from lno.report.fields import INK, Nodes
+from lno.drawing import INK, Nodes
 from lno.text import plain
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a96a6"
