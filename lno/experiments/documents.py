@@ -73,6 +73,25 @@ def streaming_table(results: Path) -> Table:
     return Table("Streaming", ["model", "at once, s", "in chunks, s", "ratio"], rows, [note])
 
 
+def defaults_table(results: Path) -> Table:
+    """LNO and LNO+ after equal time, on data without a preset."""
+    found = _measured(results, "defaults")["rows"]
+    models, sets = (list(dict.fromkeys(r[key] for r in found)) for key in ("model", "data"))
+    by = {(r["data"], r["model"]): r["relative_l2"] for r in found}
+    rows = []
+    for name in sets:
+        errors = [by[name, model] for model in models]
+        cells = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
+        rows.append([name, *cells])
+    minutes, machines = ({r[key] for r in found} for key in ("minutes", "hardware"))
+    note = (
+        f"Relative L2 on held-out samples after {', '.join(f'{m:g}' for m in sorted(minutes))} "
+        f"minutes of training, {', '.join(sorted(machines))}, one thread. "
+        "`python benchmarks/defaults.py`"
+    )
+    return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
+
+
 def training_step_table(results: Path) -> Table:
     """Time and memory of a training step beside plain PyTorch."""
     content = _measured(results, "training_step")
@@ -278,6 +297,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "memory": memory_table,
     "models": model_table.table,
     "streaming": streaming_table,
+    "defaults": defaults_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
     "training_step": training_step_table,

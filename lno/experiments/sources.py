@@ -224,7 +224,7 @@ def samples_to_test(operator: Operator, name: str | Path, path: Path, fields: Fi
     run = _run_of(operator)
     if run is None or not run["data"] or len(fields) < 2:
         return fields
-    test = _test_samples(operator, fields)
+    _, test = _parts(operator, fields)
     if test.digest == run["test_digest"]:
         return test
     if str(path.resolve()) == run["data"]:
@@ -252,7 +252,7 @@ def training_samples(
     run = _run_of(operator)
     if train is not None:
         fields = Fields.load(train)
-        return _trained_on(operator, _part_to_train(run, fields) or fields), ""
+        return _trained_on(operator, _part_to_train(operator, fields) or fields), ""
     if run is None:
         return None, "the model does not say what it was trained on"
     if not run["data"]:
@@ -264,17 +264,18 @@ def training_samples(
     folders = [model.parent, Path(), *([] if data is None else [data.parent])]
     for path in [*([] if data is None else [data]), *(folder / name for folder in folders)]:
         with suppress(OSError, ValueError):  # whatever else has this name is not the file
-            found = _part_to_train(run, _opened(path))
+            found = _part_to_train(operator, _opened(path))
             if found is not None:
                 return _trained_on(operator, found), ""
     return None, f"the file that the model was trained on, {name}, is not here, or it changed"
 
 
-def _part_to_train(run: dict[str, str] | None, fields: Fields) -> Fields | None:
+def _part_to_train(operator: Operator, fields: Fields) -> Fields | None:
     """The training samples of the file of a run; None where it is another file."""
+    run = _run_of(operator)
     if run is None or len(fields) < 2:
         return None
-    train, test = fields.split(*split_of(fields))
+    train, test = _parts(operator, fields)
     return train if test.digest == run["test_digest"] else None
 
 
@@ -295,15 +296,15 @@ def _run_of(operator: Operator) -> dict[str, str] | None:
     return {key: run.get(key) or "" for key in keys}
 
 
-def _test_samples(operator: Operator, fields: Fields) -> Fields:
-    """The test samples of a file, split as in the run that made an operator."""
+def _parts(operator: Operator, fields: Fields) -> tuple[Fields, Fields]:
+    """Training and test samples of a file, split as in the run that made an operator."""
     found = operator.provenance["run"].get("division")
-    if not isinstance(found, dict) or own_split(fields) is not None:
-        return fields.split(*split_of(fields))[1]
-    try:
-        return Division(**found).split(fields)[2]
-    except (TypeError, ValueError):  # not the file that it was trained on
-        return fields.split(*split_of(fields))[1]
+    if isinstance(found, dict) and own_split(fields) is None:
+        with suppress(TypeError, ValueError):  # not the file that it was trained on
+            train, _, test = Division(**found).split(fields)
+            return train, test
+    train, test = fields.split(*split_of(fields))
+    return train, test
 
 
 def _changed(data: str, name: str | Path) -> ValueError:

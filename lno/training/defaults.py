@@ -2,18 +2,20 @@
 
 | samples | task | model | on a CPU | on a GPU |
 |---|---|---|---|---|
-| fewer than 300 | any | `lno` | width 64, 64 latents, 2 blocks | the same |
+| fewer than 300, on points of their own | any | `lno` | width 64, 64 latents, 2 blocks | the same |
 | any number | fields observed at some points | `lno` | width 64, 64 latents, 2 blocks | the same |
-| 300 or more | all others | `lno_plus` | width 64, 64 latents, 3 rounds | its defaults |
+| all others | all others | `lno_plus` | width 64, 64 latents, 3 rounds | its defaults |
 
 Why:
 
-- **Few samples.** A small model learns as much from them, in less time, and overfits later.
+- **Few samples, each on points of its own.** A small model learns more from few geometries.
 - **Fields observed at some points.** The decoder of `lno` works point by point: it answers where
   nothing was observed, and a step needs a random subset of the query points only. What `lno_plus`
   gains from values at the query points is not there to gain.
-- **Many samples.** `lno_plus` is more accurate than `lno` at the same time of training. Its full
-  size takes a GPU.
+- **All others.** `lno_plus` is more accurate than `lno` at the same time of training, also from few
+  samples on the same points. Its full size takes a GPU.
+
+`benchmarks/defaults.py` has the numbers, which are in docs/training.md.
 
 A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
@@ -31,7 +33,7 @@ from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
 from lno.tasks import Task
 from lno.training.recipe import Recipe
 
-FEW = 300  # samples, from which on the larger model pays off
+FEW = 300  # geometries, from which on the larger model pays off
 STEPS = 10_000  # of a run, about
 BATCHES = ((500, 4), (2000, 8))  # below so many samples, a step has so many of them,
 LARGEST_BATCH = 16  # and otherwise so many
@@ -69,7 +71,8 @@ def choose(
     >>> import numpy as np
     >>> from lno.tasks import Steady
     >>> x = np.linspace(0, 1, 50)[:, None]
-    >>> [choose(Fields(x, y=np.zeros((n, 50, 1))), Steady()).model for n in (299, 300)]
+    >>> own = np.random.default_rng(0).uniform(size=(300, 50, 1))
+    >>> [choose(Fields(own[:n], y=own[:n]), Steady()).model for n in (299, 300)]
     ['lno', 'lno_plus']
     >>> choose(Fields(x, y=np.zeros((1000, 50, 1))), Steady()).recipe.epochs  # of 125 steps
     80
@@ -79,7 +82,8 @@ def choose(
 
 
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
-    if len(data) < FEW or task.observes_answers:
+    few = len(data) < FEW and not columns.is_shared(data.x)
+    if few or task.observes_answers:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
     elsewhere = task.asks_elsewhere or not data.same_points

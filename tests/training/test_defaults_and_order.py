@@ -25,18 +25,22 @@ def lines(samples: int = 30, points: int = 16, **more: object) -> Fields:
 
 
 @pytest.mark.parametrize(
-    ("samples", "device", "model", "config"),
+    ("samples", "shared", "device", "model", "config"),
     [
-        (299, "cpu", "lno", SMALL),
-        (299, "cuda", "lno", SMALL),
-        (300, "cpu", "lno_plus", MEDIUM),
-        (300, "cuda", "lno_plus", LNOPlusConfig()),
+        (299, False, "cpu", "lno", SMALL),
+        (299, False, "cuda", "lno", SMALL),
+        (299, True, "cpu", "lno_plus", MEDIUM),
+        (300, False, "cpu", "lno_plus", MEDIUM),
+        (300, True, "cuda", "lno_plus", LNOPlusConfig()),
     ],
 )
-def test_the_model_follows_from_samples_and_device(
-    samples: int, device: str, model: str, config: object
+def test_the_model_follows_from_samples_points_and_device(
+    samples: int, shared: bool, device: str, model: str, config: object
 ) -> None:
-    found = choose(lines(samples), Steady(), device)
+    data = lines(samples)
+    if not shared:
+        data = data.replace(x=np.random.default_rng(1).uniform(size=(samples, 16, 1)))
+    found = choose(data, Steady(), device)
     assert (found.model, found.config) == (model, config)
 
 
@@ -61,7 +65,7 @@ def test_weights_of_points_are_used_where_there_are_any() -> None:
 
 def test_fit_takes_the_rule_only_where_nothing_is_asked_for() -> None:
     data, how = lines(12), {"progress": False, "device": "cpu", "epochs": 1}
-    assert Operator.fit(data, **how).model.config == SMALL
+    assert Operator.fit(data, **how).model.config == MEDIUM
     assert Operator.fit(data, model="lno", **how).model.config == LNOConfig()
     named = Operator.fit(data, config=LNOPlusConfig(8, 4, 1, 1, 2), **how)
     assert named.kind == "lno_plus"
