@@ -84,10 +84,11 @@ def defaults_table(results: Path) -> Table:
         cells = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
         rows.append([name, *cells])
     minutes, machines = ({r[key] for r in found} for key in ("minutes", "hardware"))
+    budget = ", ".join(f"{m:g}" for m in sorted(minutes))
     note = (
-        f"Relative L2 on held-out samples after {', '.join(f'{m:g}' for m in sorted(minutes))} "
-        f"minutes of training, {', '.join(sorted(machines))}, one thread. "
-        "`python benchmarks/defaults.py`"
+        f"Relative L2 on held-out samples after {budget} min of training each, on "
+        f"{', '.join(sorted(machines))}. `python benchmarks/defaults.py --minutes {budget} "
+        "--darcy-small darcy_small.npz --holed holed_poisson.npz`"
     )
     return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
 
