@@ -9,7 +9,7 @@ import deformed
 import numpy as np
 import pytest
 from command_line import lno
-from made_up import fake
+from filed_runs import fake
 from scipy import stats
 
 from lno.config import from_dict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_up import fake
+from filed_runs import fake
 
 from lno.experiments import ladder, pareto, plus
 from lno.experiments.presets import preset
