@@ -62,16 +62,14 @@ class FNO(ImageModel):
     config: FNOConfig
 
     def __init__(self, spec: Spec, config: FNOConfig | None = None) -> None:
-        config = self.default_config(spec) if config is None else config
-        super().__init__(spec, config, head=config.width)
-        self.layers = nn.ModuleList(
-            FourierLayer(config.width, config.modes, config.modes) for _ in range(LAYERS)
-        )
+        super().__init__(spec, config)
+        width, modes = self.config.width, self.config.modes
+        self.layers = nn.ModuleList(FourierLayer(width, modes, modes) for _ in range(LAYERS))
 
     @classmethod
     def default_config(cls, spec: Spec) -> FNOConfig:
         """The published sizes for Darcy; without a 2-D grid, those for Elasticity."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return FNOConfig()
         return FNOConfig(width=32, reference=None, cloud=LatentGrid())
 

@@ -116,21 +116,22 @@ class LSM(ImageModel):
     torch.Size([4, 60, 3])
     """
 
+    head_ratio = 2
     config: LSMConfig
 
     def __init__(self, spec: Spec, config: LSMConfig | None = None) -> None:
-        config = self.default_config(spec) if config is None else config
-        super().__init__(spec, config, head=2 * config.width)
-        self.keeps_statistics = config.batch_norm
-        require_unet_image("LSM", self.image_size, config.batch_norm)
+        super().__init__(spec, config)
+        width, batch_norm = self.config.width, self.config.batch_norm
+        self.keeps_statistics = batch_norm
+        require_unet_image("LSM", self.image_size, batch_norm)
         rows, columns = (size // SMALLEST for size in self.image_size)
-        blocks = [SpectralBlock(k * config.width, config, (rows, columns)) for k in LEVELS]
-        self.unet = UNet(config.width, config.batch_norm, blocks)
+        blocks = [SpectralBlock(k * width, self.config, (rows, columns)) for k in LEVELS]
+        self.unet = UNet(width, batch_norm, blocks)
 
     @classmethod
     def default_config(cls, spec: Spec) -> LSMConfig:
         """The published sizes for Darcy; without a 2-D grid, those for Elasticity."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return LSMConfig()
         return LSMConfig(width=32, cloud=LatentGrid())
 

@@ -77,7 +77,8 @@ class Model(nn.Module, ABC):
     """A neural operator: values at points in, values at points out.
 
     A new model defines `forward` and `default_config`, states its capabilities where they differ
-    from those below, and gets an entry in `lno.models.MODELS`. An instance may narrow the
+    from those below, and gets an entry in `lno.models.MODELS`. If it predicts at the observed
+    points only, it is a `SamePointsModel`, which defines `predict`. An instance may narrow the
     capabilities of its class, as its config requires.
 
     Attributes:
@@ -179,18 +180,17 @@ class Model(nn.Module, ABC):
         return other.train(self.training)
 
     def require_plane(self, otherwise: str | None = None) -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none.
+        """Rows and columns of the data's 2-D grid. An error if they have none.
 
         Args:
             otherwise: a config of this model that needs none.
         """
-        grid = self.spec.grid
-        if grid is None or len(grid) != 2:
+        if self.spec.plane is None:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {self.spec.grid}: pass "
                 "Fields(..., grid=(rows, columns))" + (f", or use {otherwise}" if otherwise else "")
             )
-        return grid[0], grid[1]
+        return self.spec.plane
 
     def check_points(
         self,

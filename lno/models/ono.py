@@ -38,8 +38,9 @@ from torch import Tensor, nn
 from lno.data.fields import Spec
 from lno.models.galerkin import GalerkinAttention
 from lno.models.layers import PointBlock, full_precision, initialise_linear
-from lno.models.model import Model, ModelConfig
+from lno.models.model import ModelConfig
 from lno.models.nystrom import NystromAttention
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 MOMENTUM = 0.1  # of the running covariance
@@ -198,7 +199,7 @@ class OrthogonalBlock(nn.Module):
         return current
 
 
-class ONO(Model):
+class ONO(SamePointsModel):
     """The Orthogonal Neural Operator: values at points in, values at the same points out.
 
     >>> model = ONO(Spec(coordinates=2, in_channels=1, out_channels=3), ONOConfig(width=16))
@@ -207,7 +208,6 @@ class ONO(Model):
     torch.Size([4, 50, 3])
     """
 
-    answers_anywhere = False
     embeds_time = True
     keeps_statistics = True
     config: ONOConfig
@@ -231,15 +231,12 @@ class ONO(Model):
     def default_config(cls, spec: Spec) -> ONOConfig:
         return ONOConfig()
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`."""
-        self.check_points(x, u, x_query, mask)
         f = self.stem_functions(x, u)
         p = self.stem_points(x, u[..., : self.stem_points.values])
         for k, block in enumerate(self.blocks):

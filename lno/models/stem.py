@@ -85,7 +85,7 @@ class Stem(nn.Module):
         placeholder: bool = False,
     ) -> None:
         super().__init__()
-        if reference is not None and (spec.grid is None or len(spec.grid) != 2):
+        if reference is not None and spec.plane is None:
             raise ValueError(
                 f"reference points need data on a 2-D grid, got grid {spec.grid}: pass "
                 "Fields(..., grid=(rows, columns)), or reference=None to use positions"
