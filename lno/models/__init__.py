@@ -16,7 +16,8 @@ from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
-from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
+from lno.models.layers import TransformerBlock
+from lno.models.lno import LNO, LNOConfig, PhysicsCrossAttention
 from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
@@ -111,7 +112,6 @@ __all__ = [
     "LNOPlus",
     "LNOPlusConfig",
     "LSMConfig",
-    "LatentBlock",
     "LatentGrid",
     "Model",
     "ModelConfig",
@@ -122,6 +122,7 @@ __all__ = [
     "SelfAttention",
     "SlicedLNO",
     "SlicedLNOConfig",
+    "TransformerBlock",
     "Transolver",
     "TransolverConfig",
     "UFNOConfig",

@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, PointBlock, full_precision, initialise_linear
+from lno.models.layers import MLP, TransformerBlock, full_precision, initialise_linear
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
@@ -139,7 +139,7 @@ class FactFormer(SamePointsModel):
         c, heads, ratio = self.config.width, self.config.heads, self.config.mlp_ratio
         self.stem = Stem(spec, c, self.config.reference, self.config.time_input, placeholder=True)
         self.blocks = nn.ModuleList(
-            PointBlock(c, FactorizedAttention(c, heads, grid), ratio)
+            TransformerBlock(c, FactorizedAttention(c, heads, grid), ratio)
             for _ in range(self.config.layers)
         )
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)

@@ -29,7 +29,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import PointBlock, full_precision, initialise_linear
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
@@ -119,7 +119,7 @@ def mean_outer(
     return torch.einsum("bnhe,bnhf->bhef", k, v) / mask.sum(dim=1)[:, None, None, None]
 
 
-class GalerkinBlock(PointBlock):
+class GalerkinBlock(TransformerBlock):
     """A block whose keys and values come from a second norm of the same features.
 
     >>> GalerkinBlock(GalerkinConfig(width=16, heads=4))(torch.rand(2, 30, 16)).shape

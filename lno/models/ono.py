@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.galerkin import GalerkinAttention
-from lno.models.layers import PointBlock, full_precision, initialise_linear
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
 from lno.models.model import ModelConfig
 from lno.models.nystrom import NystromAttention
 from lno.models.same_points import SamePointsModel
@@ -163,7 +163,7 @@ class OrthogonalBlock(nn.Module):
         super().__init__()
         c, modes = config.width, config.modes
         attention = ATTENTIONS[config.attention](c, config.heads)
-        self.points = PointBlock(c, attention, config.mlp_ratio)
+        self.points = TransformerBlock(c, attention, config.mlp_ratio)
         self.project = nn.Linear(c, modes)
         self.scale = nn.Parameter(torch.zeros(modes))
         self.register_buffer("covariance", torch.zeros(modes, modes))  # none yet

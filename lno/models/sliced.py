@@ -21,8 +21,7 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.attention import SelfAttention
-from lno.models.layers import MLP, full_precision
-from lno.models.lno import LatentBlock
+from lno.models.layers import MLP, TransformerBlock, full_precision, joined
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.transolver import EPSILON
@@ -69,7 +68,8 @@ class SlicedLNO(SamePointsModel):
         self.branch = MLP(spec.coordinates + spec.in_channels, c, c, layers)
         self.slice = nn.Linear(c, self.config.latents, bias=False)
         self.blocks = nn.ModuleList(
-            LatentBlock(c, SelfAttention(c, self.config.heads)) for _ in range(self.config.blocks)
+            TransformerBlock(c, SelfAttention(c, self.config.heads))
+            for _ in range(self.config.blocks)
         )
         self.head = MLP(c, c, spec.out_channels, layers)
 
@@ -106,7 +106,7 @@ class SlicedLNO(SamePointsModel):
         self, x: Tensor, u: Tensor, mask: Tensor | None
     ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b n m"]]:
         """Features of the points, and how much of each is in each slice; nothing of padding."""
-        f = self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
+        f = self.branch(joined(x, u))
         with full_precision(f):
             weights = torch.softmax(self.slice(f.to(self.slice.weight.dtype)), dim=-1)
         return f, weights if mask is None else weights.masked_fill(~mask[..., None], 0.0)

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, full_precision
+from lno.models.layers import MLP, full_precision, joined
 
 
 def reference_distances(
@@ -112,8 +112,7 @@ class Stem(nn.Module):
         """Features in full precision, even under autocast."""
         if self.reference is not None and self.grid is not None:
             x = reference_distances(self.grid, self.reference, like=u)[None]
-        x = x.expand(u.shape[0], -1, -1)
-        f = self.mlp(torch.cat((x, u[..., : self.values]), dim=-1))
+        f = self.mlp(joined(x, u[..., : self.values]))
         if self.placeholder is not None:
             f = f + self.placeholder
         if self.time is not None:

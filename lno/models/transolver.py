@@ -24,7 +24,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import PointBlock, full_precision, initialise_linear
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
@@ -155,7 +155,7 @@ class Transolver(SamePointsModel):
         self.placeholder = nn.Parameter(torch.rand(c) / c)
         grid = spec.grid if self.config.convolution else None
         self.blocks = nn.ModuleList(
-            PointBlock(c, PhysicsAttention(self.config, grid), self.config.mlp_ratio)
+            TransformerBlock(c, PhysicsAttention(self.config, grid), self.config.mlp_ratio)
             for _ in range(self.config.layers)
         )
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)

@@ -11,7 +11,7 @@ from by_hand import Layers
 from scipy.special import softmax
 from small_models import close
 
-from lno.models import ATTENTIONS, LatentBlock, LNOConfig, SelfAttention
+from lno.models import ATTENTIONS, LNOConfig, SelfAttention, TransformerBlock
 from lno.models import attention as forms
 from lno.models.attention import NystromAttention, pseudo_inverse, segments
 
@@ -144,7 +144,7 @@ def test_what_all_keys_have_in_common_is_not_read(name: str) -> None:
 @EVERY_FORM
 @pytest.mark.parametrize("masked", [False, True])
 def test_half_precision_is_near_and_trains(name: str, masked: bool) -> None:
-    block, z = LatentBlock(32, build(name, torch.float32)), tokens(100, torch.float32)
+    block, z = TransformerBlock(32, build(name, torch.float32)), tokens(100, torch.float32)
     mask = torch.arange(100) < torch.tensor([[100], [40]]) if masked else None
     full = block(z, mask)
     with torch.autocast("cpu", torch.bfloat16):

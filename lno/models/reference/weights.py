@@ -64,7 +64,7 @@ class Published:
         self.layer(f"{ours}.output", f"{theirs}.linear_post")
 
     def block_mlp(self, ours: str, theirs: str | None = None) -> None:
-        """The norm and MLP of a `PointBlock`, from the library's block; None: of the same name."""
+        """The MLP of a `TransformerBlock` and its norm; None: the library's block has our name."""
         theirs = ours if theirs is None else theirs
         self.layer(f"{ours}.norm_mlp", f"{theirs}.ln_2")
         self.layer(f"{ours}.up", f"{theirs}.mlp.linear_pre.0")
