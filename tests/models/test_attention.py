@@ -13,7 +13,7 @@ from small_models import close
 
 from lno.models import ATTENTIONS, LNOConfig, SelfAttention, TransformerBlock
 from lno.models import attention as forms
-from lno.models.attention import NystromAttention, pseudo_inverse, segments
+from lno.models.attention import NystromSelfAttention, pseudo_inverse, segments
 
 EVERY_FORM = pytest.mark.parametrize("name", ATTENTIONS)
 Heads = Callable[[np.ndarray, np.ndarray, np.ndarray, Layers], np.ndarray]
@@ -190,7 +190,7 @@ def test_segments_are_consecutive_and_of_nearly_equal_length() -> None:
         assert firsts == sorted(firsts)
         sizes = found.sum(1)[: min(8, int(real.sum()))]
         assert int(sizes.max() - sizes.min()) <= 1 and int(sizes.min()) > 0
-    assert isinstance(build("nystrom"), NystromAttention)
+    assert isinstance(build("nystrom"), NystromSelfAttention)
 
 
 @pytest.mark.parametrize("wrong", ["linear", "", None, 3, ["softmax"]])

@@ -70,6 +70,11 @@ class Published:
         self.layer(f"{ours}.up", f"{theirs}.mlp.linear_pre.0")
         self.layer(f"{ours}.down", f"{theirs}.mlp.linear_post")
 
+    def last_layers(self, blocks: int) -> None:
+        """The norm and linear layer after so many blocks; the library has them in its last one."""
+        self.layer("norm", f"blocks.{blocks - 1}.ln_3")
+        self.layer("head", f"blocks.{blocks - 1}.mlp2")
+
     def stem(self, ours: str = "stem", theirs: str = "preprocess") -> None:
         """A `Stem` from the library's layers, which stand apart there."""
         self.mlp(f"{ours}.mlp", theirs)
