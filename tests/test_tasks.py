@@ -18,7 +18,7 @@ from lno import (
     Steady,
     Window,
 )
-from lno.data.krige import conditional_mean
+from lno.data.krige import ConditionedModels
 from lno.tasks import from_json, to_json
 
 
@@ -245,7 +245,7 @@ def test_conditional_predictions_pass_through_the_observations(
         torch.stack([torch.as_tensor(alone.member(k).predict(x, u, v))[None] for k in range(2)])
         for v in (x, plane.x)
     ]
-    expected = conditional_mean(at, values, queries, *prior, axes=coordinates.axes).mean(0)
+    expected = ConditionedModels(at, values, queries, *prior, axes=coordinates.axes).mean.mean(0)
     np.testing.assert_allclose(op.predict(x, u, plane.x), expected[0], atol=1e-3)
     # The seam of a periodic coordinate is no place in particular.
     seam = op.predict(x, u, [[0.3, 0.0], [0.3, 1.0]])
