@@ -16,15 +16,6 @@ from lno.problems.make import generator, make
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def coefficients(problem: Darcy, count: int, seed: int = 0) -> torch.Tensor:
     """Coefficients (count, n, n) in double precision."""
     high = np.stack([problem.draw(generator(seed, k)) for k in range(count)])

@@ -23,15 +23,6 @@ COARSE = Elasticity(around=12, across=2)
 RUBBER = Rubber(COARSE.c1, COARSE.c2)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def draws(problem: Elasticity, count: int, seed: int = 0) -> list[np.ndarray]:
     return [problem.draw(generator(seed, k)) for k in range(count)]
 

@@ -21,15 +21,6 @@ CPU = torch.device("cpu")
 ONE = torch.ones(1, dtype=torch.float64)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def drawn(index: int = 0) -> np.ndarray:
     return Pipe().draw(generator(0, index))
 

@@ -22,15 +22,6 @@ COARSE = Plasticity(length_nodes=21, height_nodes=7, frames=6, duration=1.2)
 FLAT = np.zeros((8, 4))
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def die(index: int = 0) -> np.ndarray:
     return die_pieces(COARSE.draw(generator(0, index)))
 
