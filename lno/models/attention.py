@@ -244,7 +244,7 @@ def _weights(
 
 
 def _float32(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """In float32, or better where they are: softmaxes and sums over tokens need it."""
+    """In float32 or, if they are, in float64: softmaxes and sums over tokens need it."""
     return tuple(v.to(torch.promote_types(v.dtype, torch.float32)) for v in tensors)
 
 

@@ -1,4 +1,4 @@
-"""FNO (Li et al., "Fourier Neural Operator for Parametric PDEs"), as in the published library.
+"""FNO (Li et al., "Fourier Neural Operator for Parametric PDEs"), as in Neural-Solver-Library.
 
     image = points to image(Stem(x, u))                      see `image_model`
     image ← GELU(F⁻¹(R · F image) + Linear(image))           3 layers, then one without GELU

@@ -1,4 +1,4 @@
-"""What the models of images of the published library share: points to an image and back.
+"""What FNO, U-FNO and LSM of thuml/Neural-Solver-Library share: points to an image and back.
 
     f = Stem(x, u)                    features of the points
     image = process(to image(f))      the model itself
@@ -33,7 +33,7 @@ MULTIPLE = 16  # of the sizes of an image on a grid
 
 @dataclass(frozen=True)
 class ImageConfig(ModelConfig):
-    """The sizes that all models of images have.
+    """Sizes that all image-based models have.
 
     Args:
         width: the number of features of a point and channels of the image.
@@ -52,7 +52,7 @@ class ImageConfig(ModelConfig):
 
 
 class ImageModel(SamePointsModel):
-    """A model of images: it defines `process`, which maps an image to an image.
+    """An image-based model: it defines `process`, which maps an image to an image.
 
     Attributes:
         head_ratio: hidden features of the last MLP, in multiples of the width.

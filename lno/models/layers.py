@@ -56,7 +56,7 @@ def joined(x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]) -> Float[Tenso
 def mean_token(
     z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
 ) -> Float[Tensor, "b c"]:
-    """The mean over the tokens, or over those where the mask is True."""
+    """The mean of the tokens, or of those where the mask is True."""
     if mask is None:
         return z.mean(dim=1)
     return z.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
@@ -92,7 +92,7 @@ class TransformerBlock(nn.Module):
 
 
 def initialise_linear(model: nn.Module) -> None:
-    """Small random weights and no biases in all linear layers, as in published transformers."""
+    """Small random weights and zero biases in all linear layers, as in published transformers."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.trunc_normal_(module.weight, std=0.02)

@@ -1,6 +1,6 @@
 """LNO+: a latent neural operator whose points and latent tokens exchange messages in rounds.
 
-    f = trunk(x),   h = branch([x, u])                     features of points; their stream
+    f = trunk(x),   h = branch([x, u])                     features of points; residual stream
     in each of R rounds:
         s = MLP(f) − |x − ξ|² / 2σ²                        scores of points and latent positions
         z ← z + V · softmax over points(s)ᵀ · LN h         encode into M latent tokens

@@ -1,4 +1,4 @@
-"""LSM (Wu et al., "Solving High-Dimensional PDEs with Latent Spectral Models"), as in the library.
+"""LSM (Wu et al., "Solving High-Dimensional PDEs with Latent Spectral Models", 2023).
 
     image = points to image(Stem(x, u))                    see `image_model`
     image ← U-Net with a neural spectral block on each of its five levels
@@ -11,7 +11,8 @@ Each head projects the pixels t of a patch to a few latent tokens z, and back:
     z ← z + Σⱼ aⱼ sin(π j z / J) + bⱼ cos(π j z / J),   j = 0 … J−1
     t ← t + softmax over tokens(Queries(t) · z) · z
 
-`latent`, a and b are learnt; a and b are of each feature. As published, scores are not scaled.
+`latent`, a and b are learnt; each feature has its own a and b. The form is that of
+Neural-Solver-Library. As published, scores are not scaled.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class SpectralBlock(nn.Module):
         return torch.einsum("bnhm,bhme->bnhe", weights, z.to(weights.dtype)).flatten(2)
 
     def _transition(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
-        """Add a trigonometric series to each number. In full precision."""
+        """Add to each number its trigonometric series. In full precision."""
         with full_precision(z):
             z = z.to(self.waves.dtype)
             steps = torch.arange(self.waves.shape[-1], dtype=z.dtype, device=z.device)

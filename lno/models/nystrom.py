@@ -54,18 +54,19 @@ class NystromAttention(nn.Module):
             )
         n = f.shape[1]
         f = F.pad(f, (0, 0, -n % LANDMARKS, 0))
-        joined = self.query_key_value(f).unflatten(-1, (3, self.heads, -1))
-        q, k, v = joined.permute(2, 0, 3, 1, 4)  # each (b, h, n, e)
+        projected = self.query_key_value(f).unflatten(-1, (3, self.heads, -1))
+        q, k, v = projected.permute(2, 0, 3, 1, 4)  # each (b, h, n, e)
         local = self.convolution(v)
         with full_precision(f):  # the iteration needs it, and A₃ v sums over the points
             dtype = torch.promote_types(v.dtype, torch.float32)
             q, k, v = q.to(dtype) * q.shape[-1] ** -0.5, k.to(dtype), v.to(dtype)
-            at_q, at_k = (w.unflatten(2, (LANDMARKS, -1)).mean(dim=3) for w in (q, k))
-            from_points, between, to_points = (
-                torch.softmax(a @ b.mT, dim=-1) for a, b in ((q, at_k), (at_q, at_k), (at_q, k))
+            q_mean, k_mean = (w.unflatten(2, (LANDMARKS, -1)).mean(dim=3) for w in (q, k))
+            a1, a2, a3 = (
+                torch.softmax(a @ b.mT, dim=-1)
+                for a, b in ((q, k_mean), (q_mean, k_mean), (q_mean, k))
             )
-            # Norms of the whole batch; sums of weights, which are positive
-            start = between.mT / (between.sum(dim=-1).max() * between.sum(dim=-2).max())
-            read = from_points @ (pseudo_inverse(between, start) @ (to_points @ v))
+            # Norms over the whole batch; the entries are positive
+            start = a2.mT / (a2.sum(dim=-1).max() * a2.sum(dim=-2).max())
+            read = a1 @ (pseudo_inverse(a2, start) @ (a3 @ v))
         heads = (read.to(local.dtype) + local)[:, :, -n:]
         return self.output(heads.transpose(1, 2).flatten(2))

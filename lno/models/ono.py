@@ -136,14 +136,15 @@ def orthogonalise(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    one = torch.eye(len(covariance), dtype=s.dtype, device=s.device)
+    identity = torch.eye(len(covariance), dtype=s.dtype, device=s.device)
     with torch.no_grad():  # all at once: to look at the first result would make a GPU wait
         least = 1e-8 if s.dtype == torch.float64 else 1e-6
         powers = least * 10.0 ** torch.arange(JITTERS, dtype=s.dtype, device=s.device)
         jitters = F.pad(powers, (1, 0))
-        tried = torch.linalg.cholesky_ex(covariance + jitters[:, None, None] * one)
+        tried = torch.linalg.cholesky_ex(covariance + jitters[:, None, None] * identity)
         jitter = jitters.masked_fill(tried.info != 0, torch.inf).min()
-    factor = torch.linalg.cholesky_ex(covariance + torch.where(one > 0, jitter, 0.0)).L
+    # `where`, not a product: the jitter is infinite if none of them is enough.
+    factor = torch.linalg.cholesky_ex(covariance + torch.where(identity > 0, jitter, 0.0)).L
     flat = torch.linalg.solve_triangular(factor.mT, s.flatten(0, 1), upper=True, left=False)
     return flat.view_as(s)
 
@@ -186,11 +187,11 @@ class OrthogonalBlock(nn.Module):
     def _covariance(
         self, s: Float[Tensor, "b n k"], mask: Bool[Tensor, "b n"] | None
     ) -> Float[Tensor, "k k"]:
-        """That of the batch, which changes the running one; in evaluation the running one."""
+        """In training that of the batch, which updates the running mean; else the running mean."""
         known = self.covariance.any()
         if not self.training:
-            one = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
-            return torch.where(known, self.covariance, one)
+            identity = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
+            return torch.where(known, self.covariance, identity)
         count = s.shape[:2].numel() if mask is None else mask.sum()
         current = torch.einsum("bnk,bnl->kl", s, s) / count
         with torch.no_grad():

@@ -1,11 +1,11 @@
-"""The first layers of the models of the published library: positions and values to features.
+"""The first layers of the models of Neural-Solver-Library: positions and values to features.
 
     f = MLP([p, u]) + placeholder + Linear(SiLU(Linear([cos s, sin s])))
     sₖ = T · 10000^(−k / ⌊D/2⌋),   k < ⌊D/2⌋
 
 p are positions or, on 2-D grids, distances to a regular grid of reference points. The placeholder
-is a learnt vector, the same at all points. The last term embeds the time T of the sample. Each
-model says which of these it has. (Wu et al., thuml/Neural-Solver-Library, 2024)
+is a learnt vector, the same at all points. The last term embeds the time T of the sample, in D
+features. Each model says which of these it has. (Wu et al., thuml/Neural-Solver-Library, 2024)
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""U-FNO (Wen et al., 2022), as in the published library: an FNO with U-Nets in its last layers.
+"""U-FNO (Wen et al., 2022), as in Neural-Solver-Library: an FNO with U-Nets in its last layers.
 
-image = points to image(Stem(x, u))                                      see `image_model`
-image ← GELU(F⁻¹(R · F image) + Linear(image))                           2 layers
-image ← GELU(F⁻¹(R · F image) + Linear(image) + U-Net(image))            the third
-image ← F⁻¹(R · F image) + Linear(image) + U-Net(image)                  the last
-y = MLP(image to points(image))
+    image = points to image(Stem(x, u))                              see `image_model`
+    image ← GELU(F⁻¹(R · F image) + Linear(image))                   2 layers
+    image ← GELU(F⁻¹(R · F image) + Linear(image) + U-Net(image))    the third
+    image ← F⁻¹(R · F image) + Linear(image) + U-Net(image)          the last
+    y = MLP(image to points(image))
+
+R has a complex matrix for each of the lowest wave numbers, as in `fno`.
 """
 
 from __future__ import annotations
