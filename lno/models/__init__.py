@@ -31,6 +31,7 @@ from lno.models.model import (
 from lno.models.oformer import OFormer, OFormerConfig
 from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
+from lno.models.same_points import SamePointsModel
 from lno.models.sliced import SlicedLNO, SlicedLNOConfig
 from lno.models.transolver import Transolver, TransolverConfig
 from lno.models.ufno import UFNO, UFNOConfig
@@ -119,6 +120,7 @@ __all__ = [
     "OFormerConfig",
     "ONOConfig",
     "PhysicsCrossAttention",
+    "SamePointsModel",
     "SelfAttention",
     "SlicedLNO",
     "SlicedLNOConfig",
