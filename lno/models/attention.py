@@ -204,19 +204,13 @@ def segments(mask: Bool[Tensor, "b m"], count: int) -> Bool[Tensor, "b l m"]:
 
 
 def pseudo_inverse(
-    a: Float[Tensor, "*b l l"],
-    start: Float[Tensor, "*b l l"] | None = None,
-    iterations: int = ITERATIONS,
+    a: Float[Tensor, "*b l l"], start: Tensor | None = None, iterations: int = ITERATIONS
 ) -> Float[Tensor, "*b l l"]:
     """An approximation of the Moore–Penrose inverse by an iteration of third order.
 
-    z ← z (13 I − a z (15 I − a z (7 I − a z))) / 4
-
-    Args:
-        a: the matrices.
-        start: the first z. None: aᵀ / (‖a‖₁ ‖a‖∞), from the norms of each matrix on its own, so
-            that a result does not depend on the other samples of a batch.
-        iterations: the number of steps.
+    z ← z (13 I − a z (15 I − a z (7 I − a z))) / 4, from z = `start`. Without it, from
+    z = aᵀ / (‖a‖₁ ‖a‖∞) with the norms of each matrix on its own, so that a result does not depend
+    on the other samples of a batch.
 
     >>> pseudo_inverse(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
     tensor([[0.5000, 0.0000],
