@@ -30,6 +30,9 @@ class Recipe:
         gradient: weight of the same loss for differences between neighbours on the grid.
         queries: random query points in a step, the same for all samples of a batch; None: all of
             them. A decoder that works point by point learns as well from a subset, and faster.
+        point_dropout: share of the observed points, at random, that a step leaves out, from the
+            queries as well if these are the observed points. It keeps a model from learning a mesh
+            by heart, and makes it less dependent on the resolution.
         clip: largest gradient norm; None: no clipping.
         ema: decay of an exponential moving average of the weights, which then makes the
             predictions; None: no average.
@@ -51,6 +54,7 @@ class Recipe:
     physical: bool = False
     gradient: float = 0.0
     queries: int | None = None
+    point_dropout: float = 0.0
     clip: float | None = None
     ema: float | None = None
     weighted: bool = False
@@ -76,6 +80,11 @@ class Recipe:
         if self.gradient and self.queries is not None:
             raise ValueError(
                 "Recipe.gradient needs the whole grid in every step: set Recipe.queries to None"
+            )
+        require_range("Recipe.point_dropout", self.point_dropout, 0.0, 0.99)
+        if self.gradient and self.point_dropout:
+            raise ValueError(
+                "Recipe.gradient needs the whole grid in every step: set Recipe.point_dropout to 0"
             )
         if self.queries is not None:
             require_count("Recipe.queries", self.queries, 10**9)

@@ -110,7 +110,7 @@ def set_up(
         sizes = chosen.config if config is None else config
         seeds = range(seed, seed + members)
         nets = new_models(chosen.model, sizes, seeds, prepared, normalizers, task)
-    require_capable(nets[0], chosen.model, demand(nets[0], prepared, task, how.queries))
+    require_capable(nets[0], chosen.model, demand(nets[0], prepared, task, how))
     validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
     training = Training(
         [net.to(where) for net in nets],
