@@ -49,7 +49,7 @@ class Covariance:
     >>> values = [root @ torch.randn(40, 1, generator=random).double() for _ in range(60)]
     >>> found = Covariance.fit([Residuals(x[::2], v[::2], x[1::2], v[1::2]) for v in values])
     >>> found.scales, found.nugget, round(found.variance, 1)
-    ((0.8,), 0.1, 1.1)
+    ((0.8,), 0.1, 1.0)
     """
 
     scales: tuple[float, ...]

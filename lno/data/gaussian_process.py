@@ -100,7 +100,10 @@ class GaussianProcess:
         scales, nugget = self._maximize_likelihood(noise)
         below = torch.zeros_like(nugget)  # the part of the nugget that is no noise
         if learned is not None:
-            scales[-modelled:], below[-modelled:] = scales.new_tensor(learned.scales), learned.nugget
+            scales[-modelled:], below[-modelled:] = (
+                scales.new_tensor(learned.scales),
+                learned.nugget,
+            )
             nugget[-modelled:] = learned.nugget + noise**2 / max(learned.variance, 1e-300)
         self.kernels, self.weights = self._condition(scales, nugget)
         while noise == 0:  # more observations may need shorter scales than FIT_POINTS of them did
