@@ -34,6 +34,7 @@ class Exchange:
         log: Names = None,
         period: Mapping[str, float] | Names = None,
         units: Mapping[str, str] | Names = None,
+        split: str | Sequence[int] | None = None,
     ) -> Fields:
         """Import NPZ, CSV, HDF5, NetCDF, MATLAB and mesh files; see docs/data.md, "Your data".
 
@@ -60,6 +61,9 @@ class Exchange:
             log: channels of which the natural logarithm is kept.
             period: of coordinates, {"lon": 360}.
             units: of coordinates and channels, {"T": "K"}.
+            split: how many samples are for training, validation and testing, in this order:
+                (800, 100, 100). Two numbers: of training and testing. None: `lno train` splits at
+                random.
 
         >>> import tempfile, numpy as np
         >>> path = Path(tempfile.mkdtemp()) / "plates.npz"

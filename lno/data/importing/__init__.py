@@ -91,7 +91,9 @@ def import_sources(
             whole = in_grid_order(whole)
         period, assumed = _period(whole.piece, layout)
         provenance = {**origin, "arguments": _plain(how), **logged, "lno": __version__}
-        fields = _fields(whole, period, provenance)
+        fields = _fields(whole, period, {"import": provenance})
+        if layout.split:
+            assumed.append(_named_split(fields, layout.split))
     except ValueError as error:
         raise ForeignFileError(f"{sources[0].name}: {error}") from error
     return Imported(fields, table, [*notes, *whole.notes, *assumed])
@@ -109,8 +111,23 @@ def _fields(whole: Whole, period: list[float | None], provenance: dict[str, Any]
         period=period if any(p is not None for p in period) else None,
         names={key: piece.names[key] for key in kept},
         units={key: piece.units[key] for key in kept},
-        provenance={"import": provenance},
+        provenance=provenance,
     )
+
+
+def _named_split(fields: Fields, split: tuple[int, ...]) -> str:
+    """Keep the split that the user names with the data; and say so."""
+    if sum(split) > len(fields):
+        listed = " + ".join(map(str, split))
+        raise ValueError(
+            f"split: expected numbers that add up to at most {len(fields)}, the samples that there "
+            f"are, got {listed} = {sum(split)}: make one of them smaller"
+        )
+    fields.provenance["split"] = list(split)
+    kinds = ("train", "validation", "test") if len(split) == 3 else ("train", "test")
+    parts = ", ".join(f"{n} {kind}" for n, kind in zip(split, kinds, strict=True))
+    rest = len(fields) - sum(split)
+    return f"split in this order: {parts} samples" + f"; the last {rest} are not used" * (rest > 0)
 
 
 def _plain(how: Mapping[str, Any]) -> dict[str, Any]:
