@@ -33,7 +33,8 @@ def import_data(
     inputs: Annotated[list[str] | None, option("Values at the points that are given.")] = None,
     outputs: Annotated[list[str] | None, option("Values at the points to predict.")] = None,
     parameters: Annotated[
-        list[str] | None, option("Numbers of a whole sample; also cases.csv:Re,angle.")
+        list[str] | None,
+        option("Numbers of a whole sample: Re, time.month of dates, cases.csv:Re,angle."),
     ] = None,
     covariates: Annotated[
         list[str] | None, option("Known at all points, but no positions: elevation.")
@@ -54,7 +55,10 @@ def import_data(
         typer.Option(help=f"Points of a grid without coordinates: {', '.join(POINTS)}."),
     ] = "endpoints",
     log: Annotated[list[str] | None, option("Channels to keep the logarithm of.")] = None,
-    period: Annotated[list[str] | None, option("Periods of coordinates: lon=360.")] = None,
+    period: Annotated[
+        list[str] | None,
+        option("Periods of coordinates: lon=360. Parameters are kept modulo theirs: month=12."),
+    ] = None,
     units: Annotated[list[str] | None, option("Units: T=K,x=m.")] = None,
     split: Annotated[
         str | None,

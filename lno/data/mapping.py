@@ -80,7 +80,7 @@ class Layout:
         axes: variables that are the coordinates along the axes of a grid.
         grid: where the points of a grid lie whose axes have no coordinates, as in `lno.grid`.
         log: channels of which the logarithm is kept.
-        period: of coordinates.
+        period: of coordinates, and of parameters, which are kept modulo it.
         units: of coordinates and channels.
         split: how many samples are for training, validation (if given) and testing, in this order.
     """
