@@ -303,7 +303,7 @@ def _parts(operator: Operator, fields: Fields) -> tuple[Fields, Fields]:
         with suppress(TypeError, ValueError):  # not the file that it was trained on
             train, _, test = Division(**found).split(fields)
             return train, test
-    train, test = fields.split(*split_of(fields))
+    train, *_, test = fields.split(*split_of(fields))
     return train, test
 
 
