@@ -27,7 +27,6 @@ from lno.ledger import Run
 from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Task
-from lno.training.recipe import Recipe
 
 MODEL = "model.safetensors"
 Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
@@ -252,7 +251,7 @@ def _changed(preset: Preset, key: str, value: Any) -> Preset:
     if key == "symmetries":
         return replace(preset, symmetries=value)
     if key in to_dict(preset.recipe):
-        return replace(preset, recipe=from_dict(Recipe, {**to_dict(preset.recipe), key: value}))
+        return replace(preset, recipe=preset.recipe.changed({key: value}))
     if preset.config is None or isinstance(preset.config, Mapping):  # sizes are left to the data
         return replace(preset, config={**(preset.config or {}), key: value})
     keys = {**to_dict(preset.config), key: value}

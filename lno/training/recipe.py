@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from lno.config import require_count, require_range
+from lno.config import from_dict, require_count, require_range, to_dict
 from lno.metrics import METRICS
 from lno.training.optim import OPTIMIZERS
 from lno.training.schedules import SCHEDULES
@@ -92,3 +94,15 @@ class Recipe:
             require_range("Recipe.clip", self.clip, 1e-12, 1e12)
         if self.ema is not None:
             require_range("Recipe.ema", self.ema, 0.0, 1 - 1e-9)
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """The recipe with other values of some keys.
+
+        A loss of the gradient needs the whole grid: it turns off what leaves out points, unless
+        that is asked for as well.
+
+        >>> Recipe(queries=512).changed({"gradient": 0.1}).queries is None
+        True
+        """
+        whole = {"queries": None, "point_dropout": 0.0} if changes.get("gradient") else {}
+        return from_dict(Recipe, {**to_dict(self), **whole, **changes})

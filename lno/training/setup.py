@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lno.config import from_dict, to_dict
 from lno.data import Fields
 from lno.data.climatology import GIVEN, Background, fitted, with_background
 from lno.data.normalize import Normalizers
@@ -150,7 +149,4 @@ def choice(
     chosen = choose(prepared, task, where, model)
     if isinstance(recipe, Recipe):
         return replace(chosen, recipe=recipe)
-    changes = dict(recipe or {})
-    if changes.get("gradient") and "queries" not in changes:
-        changes["queries"] = None  # a gradient needs the whole grid
-    return replace(chosen, recipe=from_dict(Recipe, {**to_dict(chosen.recipe), **changes}))
+    return replace(chosen, recipe=chosen.recipe.changed(recipe or {}))
