@@ -253,7 +253,7 @@ def test_conditional_predictions_pass_through_the_observations(
     np.testing.assert_allclose(seam[0], seam[1], atol=1e-5)
     op.save(tmp_path / "a.safetensors")
     loaded = Operator.load(tmp_path / "a.safetensors", device="cpu")
-    assert loaded.conditional and loaded.covariance == op.covariance is not None
+    assert loaded.conditional and loaded.covariance == op.covariance
     a, b = (o.predict(x, u, plane.x) for o in (loaded, op))
     np.testing.assert_allclose(a, b, atol=1e-6)
 

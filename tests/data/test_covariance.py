@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from lno import Completion, Fields, Operator, RandomRatio
 from lno.data.covariance import NUGGETS, Covariance, Residuals
 from lno.data.gaussian_process import LENGTH_SCALES, GaussianProcess
 from lno.data.krige import ConditionedModels
@@ -104,3 +108,36 @@ def test_mistakes_are_refused() -> None:
         Covariance((1.0,), -1.0, 1.0)
     with pytest.raises(ValueError, match=r"Covariance\.scales"):
         Covariance((0.0,), 0.1, 1.0)
+
+
+def operator() -> Operator:
+    """Fields of a smooth wave and as much white noise, which no sensor tells of its neighbours."""
+    random, side = np.random.default_rng(0), np.linspace(0, 1, 12)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    phase = random.uniform(0, 6, size=(60, 1))
+    y = np.sin(3 * x.sum(1) + phase) + 0.5 * random.standard_normal((60, 144))
+    small = {"width": 16, "latents": 8, "blocks": 1, "heads": 2}
+    return Operator.fit(
+        Fields(x, y=y[..., None]),
+        task=Completion(RandomRatio(0.3)),
+        conditional=True,
+        config=small,
+        epochs=2,
+        validation=0.4,
+        device="cpu",
+        progress=False,
+    )
+
+
+def test_rough_fields_get_a_nugget_which_the_file_keeps(tmp_path: Path) -> None:
+    op = operator()
+    assert op.covariance is not None and op.covariance.nugget > 0.01
+    op.save(tmp_path / "a.safetensors")
+    assert Operator.load(tmp_path / "a.safetensors", device="cpu").covariance == op.covariance
+    wrong = replace(op, covariance=LEARNED)
+    wrong.covariance = replace(LEARNED, scales=(0.3, 0.3, 0.3))
+    wrong.save(tmp_path / "b.safetensors")
+    with pytest.raises(
+        ValueError, match=r"expected 2, one for each coordinate"
+    ):
+        Operator.load(tmp_path / "b.safetensors", device="cpu")
