@@ -9,27 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from lno.data import Batch, Fields
-from lno.data.covariance import Covariance, Residuals
+from lno.data import Batch, Fields, columns
+from lno.data.covariance import Covariance, FieldsAtPoints, Residuals
 from lno.evaluation import batches, evaluate
 from lno.prediction import predict_batch
 
 if TYPE_CHECKING:
     from lno.operator import Operator
 
+FEWEST, MOST_FIELDS, VALUES = 32, 256, 2**22  # training fields, and values of all of them
 FIELDS = 32  # at random, at most: half of them decide the covariance, the others judge it
 
 
-def learn_covariance(operator: Operator, prepared: Fields) -> Covariance | None:
+def learn_covariance(operator: Operator, held_out: Fields, trained: Fields) -> Covariance | None:
     """The covariance of residuals that corrects predictions best; see `lno.data.covariance`.
 
-    None where the most likely covariance of every single field is better: of smooth fields, it
-    depends on the number of sensors.
+    None where kriging with the most likely covariance of every single field is better (of smooth
+    fields, it depends on the number of sensors), and for fields of several quantities.
 
     Args:
         operator: a conditional operator.
-        prepared: whole fields, prepared by its task; best those that it was not trained on.
+        held_out: whole fields, prepared by its task, best those that it was not trained on.
+        trained: whole fields for the sample covariance, prepared likewise.
     """
+    prepared = held_out
+    if prepared.spec.out_channels != 1:
+        return None
     order = np.random.default_rng(0).permutation(len(prepared))[:FIELDS]
     half = len(order) // 2
     to_fit, to_judge = (
@@ -38,7 +43,8 @@ def learn_covariance(operator: Operator, prepared: Fields) -> Covariance | None:
     known = [
         one for _, batch in batches(to_fit, operator.task, seed=1) for one in _each(operator, batch)
     ]
-    learned = Covariance.fit(known, operator.normalizers.x.distance_axes)
+    axes = operator.normalizers.x.distance_axes
+    learned = Covariance.fit(known, axes, _fields_at_points(operator, trained))
 
     def errors(covariance: Covariance | None) -> np.ndarray:
         corrected = replace(operator, covariance=covariance)
@@ -52,6 +58,23 @@ def learn_covariance(operator: Operator, prepared: Fields) -> Covariance | None:
         return np.log(np.maximum(found.samples["mse"], 1e-300))  # fields of any size count alike
 
     return learned if np.mean(errors(learned) - errors(None)) < 0 else None
+
+
+def _fields_at_points(operator: Operator, trained: Fields) -> FieldsAtPoints | None:
+    """What training fields add to their background; None where they are few or share no points."""
+    if not columns.is_shared(trained.x_query):
+        return None
+    x = columns.sample(trained.x_query, 0)
+    count = min(len(trained), MOST_FIELDS, VALUES // len(x))
+    if count < FEWEST:
+        return None
+    chosen = np.random.default_rng(0).permutation(len(trained))[:count]
+    values = np.stack([columns.sample(trained.y, k)[:, 0] for k in chosen])  # type: ignore[arg-type]
+    if trained.background is not None:
+        values = values - np.stack([columns.sample(trained.background, k)[:, 0] for k in chosen])
+    values = (values - values.mean(0)).astype(np.float32)
+    places = operator.normalizers.x.distance_features(torch.as_tensor(x)).double().numpy()
+    return FieldsAtPoints(places, values) if np.ptp(values) > 0 else None
 
 
 def _each(operator: Operator, batch: Batch) -> Iterator[Residuals]:

@@ -47,12 +47,15 @@ class Ensemble:
         differences: propagator minus completer, at some points inside the window; None without a
             propagator.
         size: the standard deviation of the trained fields.
+        deviation: the standard deviation that is left after a correction with a learned covariance
+            (`lno.data.covariance`); None: not known.
     """
 
     fields: Float[np.ndarray, "k b p"]
     residuals: Float[np.ndarray, "k b n"]
     differences: Float[np.ndarray, "k b c"] | None
     size: float
+    deviation: Float[np.ndarray, "b p"] | None = None
 
     def mean(self) -> Float[np.ndarray, "b p"]:
         """The mean over the members."""
@@ -76,13 +79,17 @@ class Ensemble:
     ) -> Float[np.ndarray, "b p"]:
         """The spread times a power of the residual; outside the window of the disagreement, too.
 
+        The deviation that is left after a correction adds to the spread, as independent errors do.
+
         Args:
             inside: which points (p,) lie inside the window.
             statistics: of each sample.
         """
         both = np.prod(list(statistics.values()), axis=0)
         scale = np.where(inside, statistics["residual"][:, None], both[:, None]) ** GROWTH
-        return scale * (_deviation(self.fields) + FLOOR * self.size)
+        spread = _deviation(self.fields)
+        spread = spread if self.deviation is None else np.hypot(spread, self.deviation)
+        return scale * (spread + FLOOR * self.size)
 
 
 def at_least_usual(

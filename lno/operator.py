@@ -189,8 +189,9 @@ class Operator(OperatorOutput):
             background=setup.background,
         )
         if made.conditional:
-            fields = training.data if training.validation is None else training.validation
-            made = replace(made, covariance=learn_covariance(made, fields))
+            held_out = training.data if training.validation is None else training.validation
+            learned = learn_covariance(made, held_out, training.data)
+            made = replace(made, covariance=learned)
         return replace(made, trust=Trust(Reference.of(made, training.data)))
 
     def __repr__(self) -> str:
@@ -317,9 +318,11 @@ class Operator(OperatorOutput):
         require_range("level", level, 0.0, 1.0)
         return replace(self, trust=calibrate(self, as_trained(self, held_out), level))
 
-    def predict_batch(self, batch: Batch, noise: float = 0.0) -> Prediction:
-        """The prediction of every member for a batch in physical units."""
-        return predict_batch(self, batch, noise)
+    def predict_batch(
+        self, batch: Batch, noise: float = 0.0, deviation: bool = False
+    ) -> Prediction:
+        """The prediction of every member for a batch in physical units; see `lno.prediction`."""
+        return predict_batch(self, batch, noise, deviation)
 
     def evaluate(
         self, test: Fields, *, task: Task | None = None, seed: int = 0

@@ -24,7 +24,7 @@ from lno import limits, tasks
 from lno.config import from_dict, require_count, require_type, to_dict
 from lno.data import Spec
 from lno.data.background_file import background_tensors, described_background, read_background
-from lno.data.covariance import Covariance
+from lno.data.covariance_file import covariance_tensors, described_covariance, read_covariance
 from lno.data.labels import Labels, require_grid
 from lno.data.normalize import Normalizers
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
@@ -115,7 +115,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "query_set": operator.query_set,
         "provenance": operator.provenance,
         "trust": operator.trust.to_json(),
-        "covariance": None if operator.covariance is None else to_dict(operator.covariance),
+        **described_covariance(operator.covariance),
         **described_background(operator.background),
     }
     text = json.dumps(content)
@@ -130,7 +130,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     if half:  # statistics are few, and may be too small or too large for it
         trained = dict(operator.model.named_parameters())
         weights = {n: _half(n, weight) if n in trained else weight for n, weight in weights.items()}
-    weights |= background_tensors(operator.background)
+    weights |= background_tensors(operator.background) | covariance_tensors(operator.covariance)
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: text})
@@ -148,7 +148,11 @@ def load(path: str | Path, device: str = "auto") -> Operator:
         content = _content(file.metadata)
         weights = {name: _whole(w) for name, w in load_tensors(file.data).items()}
         background = read_background(content.background, weights)
-        operator = replace(_build(content, weights, where), background=background)
+        covariance = read_covariance(content.covariance, weights)
+        operator = _build(content, weights, where)
+        if covariance is not None:
+            covariance.require_fit(operator.normalizers.x.distance_axes)
+        operator = replace(operator, background=background, covariance=covariance)
     except (SafetensorError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(
             f"{path} is damaged or not {KIND}: {type(error).__name__}: {error}{note}"
@@ -250,20 +254,7 @@ def _build(content: Content, weights: dict[str, Tensor], where: torch.device) ->
         content.query_set,
         content.provenance,
         Trust.from_json(content.trust),
-        covariance=_covariance(content.covariance, scale),
     )
-
-
-def _covariance(found: dict[str, Any] | None, scale: Normalizers) -> Covariance | None:
-    if found is None:
-        return None
-    covariance, axes = from_dict(Covariance, found), scale.x.distance_axes
-    if len(covariance.scales) != max(axes) + 1:
-        raise ValueError(
-            f"Covariance.scales: expected {max(axes) + 1}, one for each coordinate, got "
-            f"{len(covariance.scales)}"
-        )
-    return covariance
 
 
 def _normalizers(found: dict[str, dict[str, Any] | None]) -> Normalizers:

@@ -246,20 +246,19 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
     at_query, at_x = (torch.stack([scale.y.decode(v) for v in w]) for w in zip(*pairs, strict=True))
     background, observed = batch.background, batch.observed_background
     u = batch.u.to(at_x) if observed is None else (batch.u - observed).to(at_x)
-    features = scale.x.distance_features
-    conditioned = ConditionedModels(
-        features(batch.x).expand(len(batch), -1, -1).to(device),
-        u.to(device),
-        features(batch.x_query).to(device),
-        at_x.to(device),
-        at_query.to(device),
-        None if batch.mask is None else batch.mask.to(device),
-        noise,
-        scale.x.distance_axes,
-        operator.covariance,
-    )
-    errors = conditioned.deviation().mean(0).to(at_query) if deviation else None
-    values = conditioned.mean.to(at_query)
+    x, x_query = (scale.x.distance_features(v).to(device) for v in (batch.x, batch.x_query))
+    mask, axes = None if batch.mask is None else batch.mask.to(device), scale.x.distance_axes
+    errors = None
+    if operator.covariance is not None:
+        residuals = (u - at_x).to(device)
+        added, left = operator.covariance.correct(x, residuals, x_query, mask, noise, axes)
+        errors = left.to(at_query) if deviation else None
+        values = at_query + added.to(at_query)
+    else:
+        x, models = x.expand(len(batch), -1, -1), (at_x.to(device), at_query.to(device))
+        conditioned = ConditionedModels(x, u.to(device), x_query, *models, mask, noise, axes)
+        errors = conditioned.deviation().mean(0).to(at_query) if deviation else None
+        values = conditioned.mean.to(at_query)
     values = values if background is None else values + background.to(values)
     return Prediction(values, u - at_x, errors)
 

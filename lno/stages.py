@@ -124,7 +124,7 @@ class Stages:
         inside = self._inside(points)
         window, rest = (torch.as_tensor(points[where])[None] for where in (inside, ~inside))
         x, u = torch.as_tensor(x), torch.as_tensor(u)
-        completed, residuals = self._complete(x, u, window, noise, parameters)
+        completed, residuals, left = self._complete(x, u, window, noise, parameters)
         others = self.propagator.members if self.propagator else []
         fields = np.empty((max(len(completed), len(others)), len(x), len(points)), np.float32)
         checked = np.random.default_rng(0).permutation(window.shape[1])[:CHECKED]
@@ -145,23 +145,31 @@ class Stages:
             )
         compared = np.stack(differences) if differences else None
         size = float(self._largest.normalizers.y.std[0])
-        return Ensemble(fields, residuals[..., 0].numpy(), compared, size)
+        deviation = None if left is None else np.zeros(fields.shape[1:], np.float32)
+        if deviation is not None and left is not None:
+            deviation[:, inside] = left[..., 0].numpy()
+        return Ensemble(fields, residuals[..., 0].numpy(), compared, size, deviation)
 
     def _complete(
         self, x: Tensor, u: Tensor, queries: Tensor, noise: float, parameters: Any
-    ) -> tuple[Tensor, Tensor]:
-        """Completed fields (k, b, q, 1), and residuals (k, b, n, 1) at the sensors."""
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Completed fields (k, b, q, 1), residuals (k, b, n, 1) at the sensors, what is left.
+
+        What is left is the standard deviation (b, q, 1) after a correction with a learned
+        covariance; None without one.
+        """
         numbers = None if parameters is None else torch.as_tensor(parameters).expand(len(x), -1)
         if self.completer.conditional:
             batch = self._known(Batch(x, u, queries, parameters=numbers))
-            found = self.completer.predict_batch(batch, noise)
+            learned = self.completer.covariance is not None
+            found = self.completer.predict_batch(batch, noise, deviation=learned)
             assert found.residuals is not None
-            return found.members, found.residuals
+            return found.members, found.residuals, found.deviation
         asked = torch.cat((queries.expand(len(x), -1, -1), x.to(queries)), 1)
         batch = self._known(Batch(x, u, asked, parameters=numbers))
         members = self.completer.predict_batch(batch).members
         completed, at_sensors = members.split((queries.shape[1], x.shape[1]), 2)
-        return completed, u - at_sensors
+        return completed, u - at_sensors, None
 
     def _known(self, batch: Batch) -> Batch:
         """A batch with what is known beside the sensors: sizes of points, and a climatology."""

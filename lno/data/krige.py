@@ -16,7 +16,6 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lno.data.covariance import Covariance
 from lno.data.gaussian_process import GaussianProcess, add_nugget, matern, random_subset, take
 
 MAX_POINTS = 4096  # observations used at most, a random subset of more
@@ -71,7 +70,6 @@ class ConditionedModels:
         mask: which observations are real; None: all.
         noise: standard deviation of the noise in u.
         axes: the coordinate that each feature belongs to.
-        learned: the covariance of the residuals of the models; None: the most likely one.
 
     Attributes:
         mean: the prediction (k, b, q, i).
@@ -93,13 +91,12 @@ class ConditionedModels:
         mask: Bool[Tensor, "b n"] | None = None,
         noise: float = 0.0,
         axes: Sequence[int] | None = None,
-        learned: Covariance | None = None,
     ) -> None:
         at, self.queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
         there = at_query.to(values)
         level = there.mean(2, keepdim=True)
         residuals = torch.cat((values - level, values - torch.stack(priors)))
-        self.process = GaussianProcess(at, residuals, real, noise, axes, learned, len(priors))
+        self.process = GaussianProcess(at, residuals, real, noise, axes)
         alone, with_model = self.process(self.queries).chunk(2)
         # Both are judged on the same folds, whose distances are in length scales of kriging alone.
         folds = self.process.kernels.index.chunk(2)[0].repeat(2, 1)

@@ -10,9 +10,8 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio
-from lno.data.covariance import NUGGETS, Covariance, Residuals
-from lno.data.gaussian_process import LENGTH_SCALES, GaussianProcess
-from lno.data.krige import ConditionedModels
+from lno.data.covariance import NUGGETS, Covariance, FieldsAtPoints, Residuals
+from lno.data.gaussian_process import LENGTH_SCALES
 
 LEARNED = Covariance((0.3, 0.9), nugget=0.2, variance=2.0)
 
@@ -27,37 +26,43 @@ def matern(a: np.ndarray, b: np.ndarray, scales: np.ndarray | float) -> np.ndarr
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.5])
-def test_the_correction_is_the_formula_written_out(noise: float) -> None:
-    x, q, values = draw(1, 25, 2), draw(1, 7, 2, seed=1), draw(2, 1, 25, 1, seed=2)
-    process = GaussianProcess(x, values, torch.ones(1, 25).double(), noise, (0, 1), LEARNED, 1)
-    at, there, v = x[0].numpy(), q[0].numpy(), values[1, 0].numpy()
-    covariance = 2.0 * (matern(at, at, LEARNED.scales) + 0.2 * np.eye(25)) + noise**2 * np.eye(25)
-    expected = 2.0 * matern(there, at, LEARNED.scales) @ np.linalg.solve(covariance, v)
-    np.testing.assert_allclose(process(q)[1, 0].numpy(), expected, rtol=1e-9)
-    alone = GaussianProcess(x, values[:1], torch.ones(1, 25).double(), noise, (0, 1))
-    np.testing.assert_allclose(process(q)[0], alone(q)[0], rtol=1e-9)  # of the other functions
+@pytest.mark.parametrize("sample", [False, True])
+def test_the_correction_is_the_formula_written_out(noise: float, sample: bool) -> None:
+    x, q, values = draw(1, 25, 2), draw(1, 7, 2, seed=1), draw(3, 1, 25, 1, seed=2)
+    at, there = x[0].numpy(), q[0].numpy()
+    learned, s, s_query, s_own = LEARNED, np.ones((25, 25)), np.ones((7, 25)), np.ones(7)
+    if sample:
+        points = np.concatenate((at, there))
+        known = np.random.default_rng(5).normal(size=(9, 32))
+        learned = replace(LEARNED, fields=FieldsAtPoints(points, known))
+        whole = known.T @ known
+        whole /= np.diagonal(whole).mean()
+        s, s_query, s_own = whole[:25, :25], whole[25:, :25], np.diagonal(whole)[25:]
+    covariance = 2.0 * (s * matern(at, at, LEARNED.scales) + 0.2 * np.eye(25))
+    covariance += noise**2 * np.eye(25)
+    between = 2.0 * s_query * matern(there, at, LEARNED.scales)
+    found, left = learned.correct(x, values, q, noise=noise, axes=(0, 1))
+    solved = np.linalg.solve(covariance, values[:, 0, :, 0].numpy().T)
+    np.testing.assert_allclose(found[:, 0, :, 0].numpy().T, between @ solved, rtol=1e-6)
+    rest = 2.0 * (s_own + 0.2) - (between * np.linalg.solve(covariance, between.T).T).sum(1)
+    np.testing.assert_allclose(left[0, :, 0].numpy(), np.sqrt(rest), rtol=1e-6)
 
 
-def test_predictions_pass_through_exact_sensors_all_the_same() -> None:
-    x, u = draw(2, 30, 2), draw(2, 30, 1, seed=1)
-    model = torch.zeros(1, 2, 30, 1).double()
-    here, beside = (
-        ConditionedModels(x, u, q, model, model, axes=(0, 1), learned=LEARNED)
-        for q in (x, x + 0.01)
-    )
-    assert torch.allclose(here.mean[0], u, atol=1e-4)
-    # What varies below all distances is not known beside a sensor.
-    assert (here.deviation() < 0.1 * beside.deviation()).all()
+def test_corrected_predictions_pass_through_exact_sensors() -> None:
+    x, residuals = draw(2, 30, 2), draw(1, 2, 30, 1, seed=1)
+    found, left = LEARNED.correct(x, residuals, x, axes=(0, 1))
+    torch.testing.assert_close(found, residuals, atol=1e-6, rtol=1e-6)
+    _, beside = LEARNED.correct(x, residuals, x + 0.01, axes=(0, 1))
+    assert (left < 0.01 * beside).all()  # what varies below all distances is not known there
 
 
-def test_padding_does_not_change_the_correction() -> None:
-    x, u, q = draw(1, 30, 2), draw(1, 30, 1, seed=1), draw(1, 9, 2, seed=2)
-    here, there = torch.sin(9 * x[..., :1])[None], torch.sin(9 * q[..., :1])[None]
-    whole = ConditionedModels(x, u, q, here, there, axes=(0, 1), learned=LEARNED).mean
-    more = [torch.cat((v, 1 + v[..., :5, :]), -2) for v in (x, u, here)]
-    mask = (torch.arange(35) < 30)[None]
-    given = (more[0], more[1], q, more[2], there, mask, 0.0, (0, 1), LEARNED)
-    assert torch.allclose(ConditionedModels(*given).mean, whole, atol=1e-9)
+def test_padding_and_shared_positions_do_not_change_the_correction() -> None:
+    x, residuals, q = draw(1, 30, 2), draw(1, 2, 30, 1, seed=1), draw(1, 9, 2, seed=2)
+    whole = LEARNED.correct(x, residuals, q, axes=(0, 1))
+    more = [torch.cat((v, 1 + v[..., :5, :]), -2) for v in (x, residuals)]
+    mask = (torch.arange(35) < 30)[None].expand(2, -1)
+    for a, b in zip(LEARNED.correct(*more, q, mask, axes=(0, 1)), whole, strict=True):
+        torch.testing.assert_close(a, b)
 
 
 def fields(count: int, seed: int, scale: float, nugget: float) -> list[Residuals]:
@@ -92,17 +97,39 @@ def test_no_candidate_has_less_error_where_there_is_no_sensor() -> None:
 def test_white_residuals_are_not_spread() -> None:
     """A nugget takes them: a correction by chance would make everything worse."""
     found = Covariance.fit(fields(30, 1, scale=0.01, nugget=0.0))
-    corrections = []
     for one in fields(10, 2, scale=0.01, nugget=0.0):
-        real = torch.ones(1, 30).double()
-        given = (one.x[None], one.at_sensors[None, None], real, 0.0, None)
-        process = GaussianProcess(*given, found, 1)
-        corrections.append(process(one.x_others[None]).abs().mean())
-    assert max(corrections) < 0.25
+        given = (one.x[None], one.at_sensors[None, None], one.x_others[None])
+        assert found.correct(*given)[0].abs().mean() < 0.25
+
+
+def test_the_sample_covariance_is_taken_where_it_is_better() -> None:
+    """Fields of two patterns: a sensor tells of far points what no distance does."""
+    random = np.random.default_rng(3)
+    x, patterns = random.uniform(0, 9, size=(80, 2)), random.normal(size=(2, 80))
+    draws = random.normal(size=(70, 2)) @ patterns
+    known = FieldsAtPoints(x, draws[:50] - draws[:50].mean(0))
+    held_out = [
+        Residuals(*(torch.from_numpy(v) for v in (x[:40], f[:40, None], x[40:], f[40:, None])))
+        for f in draws[50:]
+    ]
+    found = Covariance.fit(held_out, None, known)
+    assert found.fields is known
+    alone = Covariance.fit(held_out)
+    errors = []
+    for learned in (found, alone):
+        added = [
+            learned.correct(r.x[None], r.at_sensors[None, None], r.x_others[None])[0]
+            for r in held_out
+        ]
+        pairs = zip(added, held_out, strict=True)
+        errors.append(sum(float((a[0, 0] - r.at_others).square().sum()) for a, r in pairs))
+    assert errors[0] < 0.1 * errors[1]
+    with pytest.raises(ValueError, match="expected 80 points, got 79"):
+        FieldsAtPoints(x, draws[:, :79])
 
 
 def test_mistakes_are_refused() -> None:
-    with pytest.raises(ValueError, match="expected residuals in at least one field, got none"):
+    with pytest.raises(ValueError, match="expected those of at least one field, got none"):
         Covariance.fit([])
     with pytest.raises(ValueError, match=r"Covariance\.nugget"):
         Covariance((1.0,), -1.0, 1.0)
@@ -137,7 +164,5 @@ def test_rough_fields_get_a_nugget_which_the_file_keeps(tmp_path: Path) -> None:
     wrong = replace(op, covariance=LEARNED)
     wrong.covariance = replace(LEARNED, scales=(0.3, 0.3, 0.3))
     wrong.save(tmp_path / "b.safetensors")
-    with pytest.raises(
-        ValueError, match=r"expected 2, one for each coordinate"
-    ):
+    with pytest.raises(ValueError, match=r"expected 2, one for each coordinate"):
         Operator.load(tmp_path / "b.safetensors", device="cpu")

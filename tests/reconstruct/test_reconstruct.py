@@ -96,9 +96,9 @@ def test_a_completer_that_is_not_conditional_has_residuals_too(whole: Reconstruc
 def test_every_member_makes_one_pass(whole: Reconstructor, monkeypatch: pytest.MonkeyPatch) -> None:
     passes, real = [], Operator.predict_batch
 
-    def counted(self: Operator, batch: Batch, noise: float = 0.0) -> object:
+    def counted(self: Operator, batch: Batch, *others: object, **named: object) -> object:
         passes.append((type(self.task).__name__, len(self.members)))
-        return real(self, batch, noise)
+        return real(self, batch, *others, **named)
 
     monkeypatch.setattr(Operator, "predict_batch", counted)
     replace(whole, calibration=SOME)(sensors()[:, [1, 0]], sensors()[:, 2:])
