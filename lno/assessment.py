@@ -148,13 +148,13 @@ class Assessment:
             found.append((*pair, other.name))
         theirs, ours, name = min(found, key=lambda m: m[0].mean() / max(m[1].mean(), 1e-300))
         more = theirs - ours
-        both = f"{name} has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
+        both = f"has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
         both += f"{_percent(ours.mean())}, {on}"
         if len(more) > 1 and abs(more.mean()) < CLEAR * more.std(ddof=1) / np.sqrt(len(more)):
-            return f"A simple method is about as good: {both}, too few to tell them apart."
+            return f"A simple method is about as good: {name} {both}, too few to tell them apart."
         if more.mean() <= 0:
-            return f"A simple method is better: {both}."
-        return f"The operator is better than the simple methods: the best of them, {both}."
+            return f"A simple method is better: {name} {both}."
+        return f"The operator is better than the simple methods: the best of them, {name}, {both}."
 
 
 def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Assessment:
@@ -185,6 +185,8 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     errors = evaluation.evaluate(predict, fields, task, weighted=operator.weighted)
     pairs = [pair for batch, found in recorded for pair in _unpadded(batch, found)]
     samples, predictions = [one for one, _ in pairs], [found for _, found in pairs]
+    if fields.cells is not None:
+        samples = [one._replace(cells=fields[k].cells) for k, one in enumerate(samples)]
     own = {name: np.array(values) for name, values in errors.samples.items()}
     rivals, simple, seen = [Rival(OPERATOR, own)], SimpleMethods([], {}), 0
     if train is not None:

@@ -187,7 +187,8 @@ class CommonPoints:
     Args:
         positions: features of these points.
         matched: point k of any sample, of training or test, is point k here: samples are on the
-            same points, or on grids of one shape. Else answers are interpolated.
+            same points, on grids of one shape, or on meshes with the same cells. Else answers are
+            interpolated.
         place: positions to features.
     """
 
@@ -200,8 +201,8 @@ class CommonPoints:
         """Those of training samples if all samples share them, else some of one of them."""
         sizes = columns.sizes(train.x_query, len(train))
         middle = train[int(np.argsort(sizes)[len(sizes) // 2])].x_query
-        whole = train.grid is not None and train.grid_index is None
-        matched = _matched(train.x_query, len(train), [one.x_query for one in test], whole)
+        nodes = _nodes_correspond(train, test)
+        matched = _matched(train.x_query, len(train), [one.x_query for one in test], nodes)
         if not matched and len(middle) > REFERENCE:
             some = np.random.default_rng(0).permutation(len(middle))[:REFERENCE]
             middle = middle[np.sort(some)]
@@ -234,17 +235,28 @@ class CommonPoints:
         return np.array(chosen)
 
 
-def _matched(
-    points: columns.Column, count: int, others: Sequence[np.ndarray], whole_grid: bool
-) -> bool:
-    """Whether all samples are on the same points, or on whole grids of one size."""
+def _nodes_correspond(train: Fields, test: Sequence[Sample]) -> bool:
+    """Whether query point k is the same node in all samples of one size, wherever it lies.
+
+    So it is on whole grids, and on meshes whose samples all have the same cells.
+    """
+    if train.grid is not None and train.grid_index is None:
+        return True
+    if train.cells is None or not columns.is_shared(train.cells):
+        return False
+    cells = columns.sample(train.cells, 0)
+    return all(one.cells is not None and np.array_equal(one.cells, cells) for one in test)
+
+
+def _matched(points: columns.Column, count: int, others: Sequence[np.ndarray], nodes: bool) -> bool:
+    """Whether all samples are on the same points, or have as many nodes that correspond."""
     first = columns.sample(points, 0)
     shared = columns.is_shared(points)
     samples = others if shared else [*columns.samples(points, count), *others]
     if not all(x.shape == first.shape for x in samples):
         return False
     far = 1e-5 * float(np.ptp(first, axis=0).max())
-    return (whole_grid and not shared) or all(np.allclose(x, first, 0, far) for x in samples)
+    return (nodes and not shared) or all(np.allclose(x, first, 0, far) for x in samples)
 
 
 def _spread(
@@ -268,8 +280,8 @@ def _inputs(
     train: Fields, test: Sequence[Sample], place: Place
 ) -> tuple[Float[np.ndarray, "s f"], Float[np.ndarray, "t f"]] | None:
     """The inputs of training and test samples as vectors; None where nothing varies."""
-    whole = train.grid is not None and train.grid_index is None and train.same_points
-    matched = _matched(train.x, len(train), [one.x for one in test], whole)
+    nodes = train.same_points and _nodes_correspond(train, test)
+    matched = _matched(train.x, len(train), [one.x for one in test], nodes)
     reference = train[0].x
     if not matched and len(reference) > REFERENCE:
         some = np.random.default_rng(0).permutation(len(reference))[:REFERENCE]

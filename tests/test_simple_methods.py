@@ -126,6 +126,21 @@ def test_grids_of_one_shape_correspond_node_by_node() -> None:
     assert not any("interpolated" in method.note for method in found.methods)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_meshes_with_the_same_cells_correspond_node_by_node(same: bool) -> None:
+    """A mesh that moves with the shape; with other cells, its nodes are other nodes."""
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    stretch = np.arange(1.0, 7.0)[:, None, None]
+    cells = np.array([[0, 1, 2], [0, 2, 3]])
+    train = Fields(stretch * square, y=stretch * np.arange(4.0)[:, None], cells=cells)
+    given = cells if same else cells[:, ::-1]
+    x, y = 3.5 * square, 3.5 * np.arange(4.0)[:, None]
+    found = predict(train, [Sample(x, np.zeros((4, 0)), x, y, cells=given)])
+    assert any("interpolated" in method.note for method in found.methods) != same
+    if same:
+        np.testing.assert_allclose(answers(found, REGRESSION)[0], y, atol=2e-2)
+
+
 def test_samples_on_different_points_are_interpolated() -> None:
     """A linear answer whose slope is the input: known everywhere up to the spacing of points."""
     random = np.random.default_rng(0)
