@@ -167,7 +167,7 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
     alike = between([0.01, 0.02, 0.03], [0.02, 0.01, 0.031])
     assert alike.startswith("A simple method is about as good: kriging has")
     some = between([0.01, 0.5, 0.01], [0.02, np.nan, 0.02])  # on the samples of both
-    assert "kriging has a mean relative L2 error of 2 %, the operator 1 %" in some
+    assert "kriging, has a mean relative L2 error of 2 %, the operator 1 %" in some
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")
 
 
