@@ -27,6 +27,7 @@ from lno.data.spec import Sample
 from lno.evaluation import Errors
 from lno.metrics import METRICS
 from lno.operator import Operator
+from lno.prediction import as_trained
 from lno.simple_methods import SimpleMethods, nearest_distance, predict_simply
 from lno.tasks import Rollout
 from lno.trust.trust import measure
@@ -169,6 +170,7 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     if test.y is None:
         raise ValueError("the data have no answers y to compare with")
     operator.labels.compare(test, "x", "y")
+    test = as_trained(operator, test)
 
     def predict(batch: Batch) -> Tensor:
         operator.labels.require_batch(batch)
@@ -190,7 +192,7 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     own = {name: np.array(values) for name, values in errors.samples.items()}
     rivals, simple, seen = [Rival(OPERATOR, own)], SimpleMethods([], {}), 0
     if train is not None:
-        prepared = task.prepare(train)
+        prepared = task.prepare(as_trained(operator, train))
         simple = predict_simply(prepared, samples, operator.normalizers.x, task)
         known = {_content(one.y) for one in prepared}
         seen = sum(_content(one.y) in known for one in samples)

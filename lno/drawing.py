@@ -350,8 +350,8 @@ def set_limits(axis: Axes, nodes: Nodes) -> None:
 
 
 def scale_of(values: np.ndarray) -> Scale:
-    """Colours for values: symmetric about zero where both signs matter."""
-    low, high = float(np.min(values)), float(np.max(values))
+    """Colours for values, NaN for none: symmetric about zero where both signs matter."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     span = max(-low, high)
     return (FIELD, -span, span) if min(-low, high) > 0.05 * span else ("viridis", low, high)
 
