@@ -3,7 +3,8 @@
 - the mean of the training answers;
 - the answer of the nearest training sample, by its inputs;
 - kernel ridge regression from the inputs to POD coefficients of the answers;
-- kriging, where the field itself is observed at some points;
+- kriging, where the field itself is observed at some points, and about a linear trend in covariates
+  if there are any;
 - the background, where the data have one.
 
 The inputs of a sample are its parameters, its observed values, and its positions where these differ
@@ -27,6 +28,7 @@ from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.data.spec import Sample
 from lno.tasks import Completion, Task
+from lno.text import visible
 
 MEAN, NEAREST = "mean of the training samples", "nearest training sample"
 REGRESSION, KRIGING, BACKGROUND = "kernel ridge regression", "kriging", "background alone"
@@ -119,7 +121,12 @@ def predict_simply(
         both = "; ".join(filter(None, (about, note)))
         methods.append(_spread(REGRESSION, common, test, found, every, both))
     if task is not None and task.observes_answers:
-        methods.append(_kriged(test, place, coordinates.distance_axes))
+        covariates = train.names["x"][train.space :]
+        axes = coordinates.distance_axes
+        methods.append(_kriged(KRIGING, test, place, axes, train.spec.coordinates))
+        if covariates:
+            name = f"{KRIGING} with a linear trend in {visible(', '.join(covariates))}"
+            methods.append(_kriged(name, test, place, axes, train.space))
     if train.background is not None:
         methods.append(Method(BACKGROUND, [one.background for one in test]))
     return SimpleMethods(methods, left_out)
@@ -330,8 +337,13 @@ def nearest(
     return squared_distances(test, train).argmin(1)
 
 
-def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method:
-    """Kriging of the observations of each sample, about their mean."""
+def _kriged(
+    name: str, test: Sequence[Sample], place: Place, axes: Sequence[int], space: int
+) -> Method:
+    """Kriging of the observations of each sample.
+
+    It is about their mean, or about their linear regression on the coordinates from `space` on.
+    """
     sensors = max(len(one.x) for one in test)
     count = min(len(test), max(KRIGED // 4, KRIGED * SENSORS // max(sensors, SENSORS)))
     some = set(np.linspace(0, len(test) - 1, count).round().astype(int).tolist())
@@ -339,12 +351,27 @@ def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method
     for k in sorted(some):
         one = test[k]
         u = _anomalies_at_sensors(one, place)
-        level = u.mean(0)
-        at, there = (torch.from_numpy(place(x))[None] for x in (one.x, one.x_query))
-        values = krige(at, torch.from_numpy(u - level)[None], there, axes=axes)[0].numpy() + level
+        here, there = _trend(one, u, space)
+        at, to = (torch.from_numpy(place(x))[None] for x in (one.x, one.x_query))
+        values = krige(at, torch.from_numpy(u - here)[None], to, axes=axes)[0].numpy() + there
         found[k] = values if one.background is None else values + one.background
     note = "" if count == len(test) else f"on {count} of the {len(test)} samples"
-    return Method(KRIGING, found, note)
+    return Method(name, found, note)
+
+
+def _trend(
+    one: Sample, u: Float[np.ndarray, "n o"], space: int
+) -> tuple[Float[np.ndarray, "n o"], Float[np.ndarray, "q o"]]:
+    """The regression of values on the coordinates from `space` on, at sensors and at queries."""
+    known, asked = (x[:, space:].astype(np.float64) for x in (one.x, one.x_query))
+    middle, spread = known.mean(0), np.maximum(known.std(0), 1e-9)
+    here, there = (
+        np.column_stack((np.ones(len(x)), (x - middle) / spread)) for x in (known, asked)
+    )
+    if len(u) <= 2 * here.shape[1]:  # too few to tell a slope
+        here, there = here[:, :1], there[:, :1]
+    slopes = np.linalg.lstsq(here, u, rcond=None)[0]
+    return here @ slopes, there @ slopes
 
 
 def _anomalies_at_sensors(one: Sample, place: Place) -> Float[np.ndarray, "n o"]:

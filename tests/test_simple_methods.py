@@ -177,6 +177,30 @@ def test_sensors_find_the_sample_that_fits_them_and_are_kriged() -> None:
     assert found.left_out == {REGRESSION: "the observed points differ from sample to sample"}
 
 
+def test_kriging_about_a_linear_trend_knows_the_covariates() -> None:
+    """Temperature falls with elevation, which jumps from place to place."""
+    random = np.random.default_rng(0)
+    place, height = np.linspace(0, 1, 40)[:, None], random.uniform(0, 3, (40, 1))
+    y = np.sin(6 * place + np.arange(5.0)[:, None, None]) - 6.5 * height
+    x, space = np.hstack((place, height)), 1
+    data = Fields(x, y=y, space=space, names={"x": ["s", "elevation"]})
+    seen = np.arange(0, 40, 2)
+    test = [Sample(x[seen], one.y[seen], x, one.y) for one in data]  # type: ignore[index]
+    found = predict(data, test, Completion(RandomRatio(0.5)))
+    trend = "kriging with a linear trend in elevation"
+    plain, better = (
+        np.mean(
+            [np.abs(v - one.y).mean() for v, one in zip(answers(found, name), test, strict=True)]
+        )
+        for name in (KRIGING, trend)
+    )
+    assert better < 0.2 < plain
+    few = [Sample(x[:4], one.y[:4], x, one.y) for one in data]  # type: ignore[index]
+    same = predict(data, few, Completion(RandomRatio(0.5)))  # too few sensors for a slope
+    for one, other in zip(answers(same, KRIGING), answers(same, trend), strict=True):
+        np.testing.assert_allclose(one, other)
+
+
 def test_of_many_samples_some_are_kriged() -> None:
     x = np.linspace(0, 1, 5)[:, None]
     train = Fields(x, y=np.sin(4 * x + np.linspace(0, 3, 70)[:, None, None]))
