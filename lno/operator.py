@@ -13,10 +13,12 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from lno import evaluation
+from lno.conditioning import learn_covariance
 from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
 from lno.data.climatology import Background
+from lno.data.covariance import Covariance
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
@@ -58,6 +60,8 @@ class Operator(OperatorOutput):
         trust: how far its predictions can be trusted; see `calibrated`.
         background: what predictions add to: a climatology, the name of an input, or "" if it comes
             with the data; None: nothing.
+        covariance: of the residuals of a conditional operator; None: the most likely one of every
+            sample.
 
     >>> import numpy as np
     >>> t = np.linspace(0, 1, 20)[:, None]
@@ -79,6 +83,7 @@ class Operator(OperatorOutput):
     provenance: dict[str, Any] = field(default_factory=dict)
     trust: Trust = field(default_factory=Trust)
     background: Background = None
+    covariance: Covariance | None = None
 
     def __post_init__(self) -> None:
         if self.conditional and not self.task.observes_answers:
@@ -183,6 +188,9 @@ class Operator(OperatorOutput):
             provenance(training, used, stopped, init.provenance if init else None),
             background=setup.background,
         )
+        if made.conditional:
+            fields = training.data if training.validation is None else training.validation
+            made = replace(made, covariance=learn_covariance(made, fields))
         return replace(made, trust=Trust(Reference.of(made, training.data)))
 
     def __repr__(self) -> str:

@@ -24,6 +24,7 @@ from lno import limits, tasks
 from lno.config import from_dict, require_count, require_type, to_dict
 from lno.data import Spec
 from lno.data.background_file import background_tensors, described_background, read_background
+from lno.data.covariance import Covariance
 from lno.data.labels import Labels, require_grid
 from lno.data.normalize import Normalizers
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
@@ -93,6 +94,7 @@ class Content:
     provenance: dict[str, Any]
     trust: dict[str, Any] = field(default_factory=Trust().to_json)  # earlier versions have none
     background: dict[str, Any] | None = None
+    covariance: dict[str, Any] | None = None
 
 
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
@@ -113,6 +115,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "query_set": operator.query_set,
         "provenance": operator.provenance,
         "trust": operator.trust.to_json(),
+        "covariance": None if operator.covariance is None else to_dict(operator.covariance),
         **described_background(operator.background),
     }
     text = json.dumps(content)
@@ -247,7 +250,20 @@ def _build(content: Content, weights: dict[str, Tensor], where: torch.device) ->
         content.query_set,
         content.provenance,
         Trust.from_json(content.trust),
+        covariance=_covariance(content.covariance, scale),
     )
+
+
+def _covariance(found: dict[str, Any] | None, scale: Normalizers) -> Covariance | None:
+    if found is None:
+        return None
+    covariance, axes = from_dict(Covariance, found), scale.x.distance_axes
+    if len(covariance.scales) != max(axes) + 1:
+        raise ValueError(
+            f"Covariance.scales: expected {max(axes) + 1}, one for each coordinate, got "
+            f"{len(covariance.scales)}"
+        )
+    return covariance
 
 
 def _normalizers(found: dict[str, dict[str, Any] | None]) -> Normalizers:

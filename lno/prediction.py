@@ -256,6 +256,7 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
         None if batch.mask is None else batch.mask.to(device),
         noise,
         scale.x.distance_axes,
+        operator.covariance,
     )
     errors = None
     if deviation:

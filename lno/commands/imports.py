@@ -33,7 +33,8 @@ def import_data(
     inputs: Annotated[list[str] | None, option("Values at the points that are given.")] = None,
     outputs: Annotated[list[str] | None, option("Values at the points to predict.")] = None,
     parameters: Annotated[
-        list[str] | None, option("Numbers of a whole sample; also cases.csv:Re,angle.")
+        list[str] | None,
+        option("Numbers of a whole sample: Re, time.month of dates, cases.csv:Re,angle."),
     ] = None,
     covariates: Annotated[
         list[str] | None, option("Known at all points, but no positions: elevation.")
@@ -54,10 +55,23 @@ def import_data(
         typer.Option(help=f"Points of a grid without coordinates: {', '.join(POINTS)}."),
     ] = "endpoints",
     log: Annotated[list[str] | None, option("Channels to keep the logarithm of.")] = None,
-    period: Annotated[list[str] | None, option("Periods of coordinates: lon=360.")] = None,
+    period: Annotated[
+        list[str] | None,
+        option("Periods of coordinates: lon=360. Parameters are kept modulo theirs: month=12."),
+    ] = None,
     units: Annotated[list[str] | None, option("Units: T=K,x=m.")] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TRAIN,VALIDATION,TEST",
+            help="How many samples are for what, in their order; also TRAIN,TEST. Without it, 'lno "
+            "train' splits at random.",
+            show_default=False,
+        ),
+    ] = None,
     shuffle: Annotated[
-        int | None, typer.Option(min=0, help="Put the samples in random order: a seed.")
+        int | None,
+        typer.Option(min=0, help="Put the samples in random order: a seed. Before --split."),
     ] = None,
     plot: Annotated[
         bool, typer.Option("--plot", help="Also draw the first samples, beside the file (.png).")
@@ -88,13 +102,15 @@ def import_data(
         log=log,
         period=period,
         units=units,
+        split=split,
     )
     title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     show_table(Table(title, HEADER, found.table, [f"- {note}" for note in found.notes]))
     fields = found.fields
     if shuffle is not None:
         fields = fields.shuffle(shuffle)
-        fields.provenance = {"import": {**fields.provenance["import"], "shuffled, seed": shuffle}}
+        origin = {**fields.provenance["import"], "shuffled, seed": shuffle}
+        fields.provenance = {**fields.provenance, "import": origin}
     fields.save(result)
     show(f"wrote {result}: {fields}")
     if plot:

@@ -34,6 +34,7 @@ class Exchange:
         log: Names = None,
         period: Mapping[str, float] | Names = None,
         units: Mapping[str, str] | Names = None,
+        split: str | Sequence[int] | None = None,
     ) -> Fields:
         """Import NPZ, CSV, HDF5, NetCDF, MATLAB and mesh files; see docs/data.md, "Your data".
 
@@ -46,8 +47,9 @@ class Exchange:
             positions: coordinates of the points.
             inputs: values at the points that are given.
             outputs: values at the points that are wanted; a point where one is NaN is left out.
-            parameters: numbers of a whole sample; also columns of a CSV file with a row for each
-                sample, "cases.csv:Re,angle".
+            parameters: numbers of a whole sample; parts of dates, "time.month" (year, month, day,
+                dayofyear, hour); columns of a CSV file with a row for each sample,
+                "cases.csv:Re,angle".
             covariates: known at all points, but no positions.
             weights: the size that each point stands for.
             background: a known first guess of the outputs.
@@ -58,8 +60,11 @@ class Exchange:
             axes: the coordinates along the axes of a grid.
             grid: where the points of a grid without coordinates lie, as `points` of `lno.grid`.
             log: channels of which the natural logarithm is kept.
-            period: of coordinates, {"lon": 360}.
+            period: of coordinates, {"lon": 360}. Parameters are kept modulo their period.
             units: of coordinates and channels, {"T": "K"}.
+            split: how many samples are for training, validation and testing, in this order:
+                (800, 100, 100). Two numbers: of training and testing. None: `lno train` splits at
+                random.
 
         >>> import tempfile, numpy as np
         >>> path = Path(tempfile.mkdtemp()) / "plates.npz"

@@ -3,7 +3,7 @@
 The covariance is Matérn with ν = 5/2: k(r) = (1 + s + s²/3) exp(−s), s = √5 r. Distances r are
 measured in units of a length scale along each coordinate. The length scales maximise the marginal
 likelihood over a grid of candidates; where observations are noisy, so does the nugget (variance of
-the noise over that of the function).
+the noise over that of the function). Or they are learned beforehand (`lno.data.covariance`).
 """
 
 from __future__ import annotations
@@ -11,10 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from lno.data.covariance import Covariance
 
 LENGTH_SCALES = tuple(0.05 * 2**k for k in range(9))  # candidates; features vary by about one
 FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # then tried on one coordinate at a time
@@ -22,6 +26,7 @@ NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0
 JITTER = 1e-8  # the nugget of exact observations: coinciding ones stay solvable;
 TOLERANCE = 1e-4  # it may move the answer by this share of the observed values
 FIT_POINTS, FIT_POINTS_NOISY = 512, 192  # observations that decide length scales and nugget
+SAME = 1e-5  # length scales between points that are one: distances are rounded
 DEVIATION_POINTS = 512  # observations that decide the deviation: it costs their number squared
 SCRATCH = {"cpu": 2**19, "cuda": 2**24}  # matrix entries at once: what fits into the caches
 
@@ -75,6 +80,8 @@ class GaussianProcess:
         real: 1 for every real observation, 0 for padding.
         noise: standard deviation of the noise in the values.
         axes: the coordinate of each feature; None: one length scale for all.
+        learned: the covariance of the last functions, as many as `modelled`.
+        modelled: how many.
     """
 
     def __init__(
@@ -84,27 +91,39 @@ class GaussianProcess:
         real: Float[Tensor, "b n"],
         noise: float,
         axes: Sequence[int] | None,
+        learned: Covariance | None = None,
+        modelled: int = 0,
     ) -> None:
         self.x, self.real, self.functions = x, real, len(values)
         self.columns = (values * real[..., None]).permute(1, 2, 0, 3).flatten(2)  # (b, n, g·i)
         self.axis = torch.tensor(axes or [0] * x.shape[-1], device=x.device)
         scales, nugget = self._maximize_likelihood(noise)
+        below = torch.zeros_like(nugget)  # the part of the nugget that is no noise
+        if learned is not None:
+            scales[-modelled:], below[-modelled:] = (
+                scales.new_tensor(learned.scales),
+                learned.nugget,
+            )
+            nugget[-modelled:] = learned.nugget + noise**2 / max(learned.variance, 1e-300)
         self.kernels, self.weights = self._condition(scales, nugget)
         while noise == 0:  # more observations may need shorter scales than FIT_POINTS of them did
             columns = self.columns[self.kernels.sample]
             loose = _loose(self.by_function(self.weights), self.by_function(columns))
-            loose = self.kernels.own(loose) & (scales > LENGTH_SCALES[0]).any(-1)
+            loose = self.kernels.own(loose) & (scales > LENGTH_SCALES[0]).any(-1) & (below == 0)
             if not loose.any():
                 break
             scales = torch.where(loose[..., None], scales / 2, scales)
             self.kernels, self.weights = self._condition(scales, nugget)
+        self.below = torch.zeros_like(self.kernels.scales[:, 0])
+        self.below[self.kernels.index] = below
 
     def __call__(self, queries: Float[Tensor, "b q f"]) -> Float[Tensor, "g b q i"]:
         """The conditional mean at the queries."""
         sample, scales = self.kernels.sample, self.by_feature(self.kernels.scales)
         x, queries = self.x[sample] / scales, queries[sample] / scales
         size = max(1, _scratch(x) // x[..., 0].numel())
-        parts = [matern(torch.cdist(q, x)) @ self.weights for q in queries.split(size, dim=1)]
+        below = self.below[:, None, None]
+        parts = [correlation(q, x, below) @ self.weights for q in queries.split(size, dim=1)]
         return self.kernels.own(self.by_function(torch.cat(parts, dim=1)))
 
     def deviation(self, queries: Float[Tensor, "b q f"]) -> Float[Tensor, "g b q i"]:
@@ -121,9 +140,9 @@ class GaussianProcess:
             factor, _ = torch.linalg.cholesky_ex(covariance)
             parts = []
             for part in (queries[sample] / scales).split(max(1, _scratch(x) // len(x))):
-                known = (matern(torch.cdist(part, x)) * counted).mT
+                known = (correlation(part, x, self.below[k]) * counted).mT
                 whitened = torch.linalg.solve_triangular(factor, known, upper=False)
-                parts.append(1 - whitened.square().sum(0))
+                parts.append(1 + self.below[k] - whitened.square().sum(0))
             found.append(torch.cat(parts).clamp(min=0))
         columns = self.by_function(self.columns[kernels.sample])
         count = self.real[kernels.sample].sum(1)[:, None, None]
@@ -138,8 +157,8 @@ class GaussianProcess:
         kernels, found = Kernels.of(scales, nugget[..., None]), []
         for part in kernels.parts(self.x.shape[1] ** 2):
             x = self.x[part.sample] / self.by_feature(part.scales)
-            correlation, real = matern(torch.cdist(x, x)), self.real[part.sample]
-            covariance = add_nugget(correlation, real, part.nuggets[:, 0])
+            real = self.real[part.sample]
+            covariance = add_nugget(matern(torch.cdist(x, x)), real, part.nuggets[:, 0])
             factor, _ = torch.linalg.cholesky_ex(covariance)
             found.append(torch.cholesky_solve(self.columns[part.sample], factor))
         return kernels, torch.cat(found)
@@ -158,11 +177,11 @@ class GaussianProcess:
             kernels, found = Kernels.of(scales, nuggets), []
             for part in kernels.parts(x.shape[1] ** 2):
                 k, weights = part.sample, part.scales.pow(-2)[:, None, :, None]
-                correlation = matern((squares[k] @ weights).squeeze(-1).sqrt_())
+                matrix = matern((squares[k] @ weights).squeeze(-1).sqrt_())
                 shortest = (part.scales <= LENGTH_SCALES[0]).all(1, keepdim=True)
                 each = []
                 for nugget in part.nuggets.T:
-                    covariance = add_nugget(correlation.clone(), real[k], nugget)
+                    covariance = add_nugget(matrix.clone(), real[k], nugget)
                     likelihood, loose = self._likelihood(
                         covariance, columns[k], real[k], noise**2 / nugget[:, None]
                     )
@@ -242,6 +261,20 @@ def matern(r: Tensor) -> Tensor:
     s = r.mul_(math.sqrt(5))
     decay = torch.exp(-s)
     return decay.mul_(s.square().div_(3).add_(s).add_(1))
+
+
+def correlation(
+    queries: Float[Tensor, "*k q f"], x: Float[Tensor, "*k n f"], below: Float[Tensor, "*_"]
+) -> Float[Tensor, "*k q n"]:
+    """Of queries with observations, in units of length scales.
+
+    What varies below all distances (`below`) is known at the observation itself.
+    """
+    distances = torch.cdist(queries, x)
+    if not below.any():
+        return matern(distances)
+    same = distances < SAME
+    return matern(distances) + below * same
 
 
 def add_nugget(

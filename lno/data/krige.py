@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lno.data.covariance import Covariance
 from lno.data.gaussian_process import GaussianProcess, add_nugget, matern, random_subset, take
 
 MAX_POINTS = 4096  # observations used at most, a random subset of more
@@ -64,6 +65,7 @@ def conditional_mean(
     mask: Bool[Tensor, "b n"] | None = None,
     noise: float = 0.0,
     axes: Sequence[int] | None = None,
+    learned: Covariance | None = None,
 ) -> Float[Tensor, "k b q i"]:
     """Kriging with each of k models as the prior mean, blended with kriging alone.
 
@@ -79,6 +81,7 @@ def conditional_mean(
         mask: which observations are real; None: all.
         noise: standard deviation of the noise in u.
         axes: the coordinate that each feature belongs to.
+        learned: the covariance of the residuals of the models; None: the most likely one.
 
     >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.4], [0.6]]])
     >>> model = torch.sin(9 * x)[None], torch.sin(9 * q)[None]  # right up to a constant
@@ -86,7 +89,7 @@ def conditional_mean(
     tensor([[[[1.0000],
               [1.0000]]]])
     """
-    return _blend(x, u, x_query, at_x, at_query, mask, noise, axes)[0]
+    return _blend(x, u, x_query, at_x, at_query, mask, noise, axes, learned)[0]
 
 
 def conditional_moments(
@@ -98,6 +101,7 @@ def conditional_moments(
     mask: Bool[Tensor, "b n"] | None = None,
     noise: float = 0.0,
     axes: Sequence[int] | None = None,
+    learned: Covariance | None = None,
 ) -> tuple[Float[Tensor, "k b q i"], Float[Tensor, "k b q i"]]:
     """`conditional_mean`, and the standard deviation of the kriging error, which takes longer.
 
@@ -110,7 +114,8 @@ def conditional_moments(
     >>> (deviation.diff(dim=2) > 0).flatten().tolist()  # at, near and far from an observation
     [True, True]
     """
-    mean, process, queries, share = _blend(x, u, x_query, at_x, at_query, mask, noise, axes)
+    given = (x, u, x_query, at_x, at_query, mask, noise, axes, learned)
+    mean, process, queries, share = _blend(*given)
     alone, with_model = process.deviation(queries).chunk(2)
     return mean, torch.lerp(alone, with_model, share[..., None, None]).to(u)
 
@@ -124,14 +129,14 @@ def _blend(
     mask: Tensor | None,
     noise: float,
     axes: Sequence[int] | None,
+    learned: Covariance | None,
 ) -> tuple[Tensor, GaussianProcess, Tensor, Tensor]:
     """The blended mean, the process, its queries, and the share of each model in the blend."""
     at, queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
     there = at_query.to(values)
     level = there.mean(2, keepdim=True)
-    process = GaussianProcess(
-        at, torch.cat((values - level, values - torch.stack(priors))), real, noise, axes
-    )
+    functions = torch.cat((values - level, values - torch.stack(priors)))
+    process = GaussianProcess(at, functions, real, noise, axes, learned, len(priors))
     alone, with_model = process(queries).chunk(2)
     # Both are judged on the same folds, whose distances are in the length scales of kriging alone.
     folds = process.kernels.index.chunk(2)[0].repeat(2, 1)

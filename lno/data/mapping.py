@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from lno.data.checks import described, require_type
 from lno.data.grids import POINTS
 
@@ -78,8 +80,9 @@ class Layout:
         axes: variables that are the coordinates along the axes of a grid.
         grid: where the points of a grid lie whose axes have no coordinates, as in `lno.grid`.
         log: channels of which the logarithm is kept.
-        period: of coordinates.
+        period: of coordinates, and of parameters, which are kept modulo it.
         units: of coordinates and channels.
+        split: how many samples are for training, validation (if given) and testing, in this order.
     """
 
     sample: str | None = None
@@ -89,6 +92,7 @@ class Layout:
     log: tuple[str, ...] = ()
     period: Mapping[str, float] | None = None
     units: Mapping[str, str] | None = None
+    split: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.grid not in POINTS:
@@ -151,6 +155,34 @@ def pairs(role: str, given: Any) -> dict[str, str]:
     return found
 
 
+def counts(role: str, given: Any) -> tuple[int, ...]:
+    """Two or three numbers of samples, of a text like "800,100,100" or a list; none of None.
+
+    >>> counts("split", "800,100,100"), counts("split", (900, 100)), counts("split", None)
+    ((800, 100, 100), (900, 100), ())
+    """
+    if given is None:
+        return ()
+    several = given.split(",") if isinstance(given, str) else given
+    if isinstance(several, list | tuple) and len(several) in (2, 3):
+        found = [_count(value) for value in several]
+        if all(found):
+            return tuple(found)
+    got = repr(given) if isinstance(given, str) else described(given)
+    raise ValueError(
+        f"{role}: expected two or three positive whole numbers, of training, validation (if given) "
+        f"and test samples, like 800,100,100; got {got}"
+    )
+
+
+def _count(value: Any) -> int:
+    """A positive whole number, also as text; 0: it is none."""
+    if isinstance(value, str):
+        return int(value) if value.strip().isdecimal() and len(value) < 16 else 0
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return max(0, int(value)) if whole else 0
+
+
 def texts(role: str, given: Any) -> Sequence[str]:
     """A text, or a list of texts, as a list; None is an empty one."""
     several = [] if given is None else given if isinstance(given, list | tuple) else [given]
@@ -182,4 +214,5 @@ def as_layout(given: Mapping[str, Any]) -> Layout:
         log=names("log", given.get("log")),
         period=period,
         units=pairs("units", given.get("units")),
+        split=counts("split", given.get("split")),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lno.experiments import model_table, pretrained
+from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.solver_tables import (
     accuracy_table,
     checks_table,
@@ -25,6 +26,13 @@ from lno.report.samples import sample_fields
 from lno.report.tables import MISSING, Table
 
 FAST = ("tf32", "mixed")
+TUTORIALS = (
+    "varying_geometry",
+    "parameters_to_field",
+    "zero_shot_resolution",
+    "sensors_on_an_ocean",
+    "stations",
+)
 MESHES = ("elasticity", "pipe", "plasticity", "airfoil")  # problems with a page of their own
 
 
@@ -307,6 +315,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "completion": completion_table,
     "bounds": bounds_table,
     "trust": trust_table,
+    **OWN_TABLES,
     "darcy": statistics_table("darcy", {}),
     # Read off a published sample of the set.
     "ns2d": statistics_table("ns2d", {"w(t=1)": 0.262, "w(t=20)": 1.77}),
@@ -324,6 +333,7 @@ PAGES = (
     "docs/training.md",
     "docs/trust.md",
     *(f"docs/problems/{name}.md" for name in ("darcy", "ns2d", *MESHES)),
+    *(f"docs/tutorials/{name}.md" for name in TUTORIALS),
 )
 
 

@@ -18,9 +18,9 @@ import torch
 from lno.config import to_dict
 from lno.data import Fields
 from lno.data.division import Division
-from lno.data.quality import Finding, quick_findings
+from lno.data.quality import Finding, quick_findings, quick_neighbour_findings
 from lno.experiments.preset import Preset
-from lno.experiments.runs import RunSpec, Samples, own_split, split_of
+from lno.experiments.runs import RunSpec, Samples, own_split
 from lno.models import MODELS
 from lno.tasks import Completion, Task
 from lno.training.defaults import choose
@@ -77,7 +77,10 @@ class OwnRun(RunSpec):
         assert self.data is not None
         fields = Fields.load(self.data, lazy=True)
         own = own_split(fields)
-        return quick_findings(fields, own, ordered=own is not None)
+        found = quick_findings(fields, own, ordered=own is not None)
+        if own is None and self.division.groups is None:
+            found += quick_neighbour_findings(fields)
+        return found
 
     def split_in_words(self) -> str:
         """How many samples are for what."""
@@ -97,17 +100,19 @@ class OwnRun(RunSpec):
 def parts_of(fields: Fields, division: Division) -> Samples:
     """Samples to train, to validate (or 0: none) and to test on.
 
-    A file that names its split has consecutive samples for training and testing.
+    A file that names its split has consecutive samples for each. Where it names no validation
+    samples, a tenth of those for training is held out.
     """
-    if own_split(fields) is not None:
+    own = own_split(fields)
+    if own is not None:
         if division.groups is not None:
             raise ValueError(
                 f"--groups {division.groups}: the file names its own split, "
                 f"{fields.provenance.get('split')}. Leave --groups out, or the split in the "
                 "provenance"
             )
-        used, test = fields.split(*split_of(fields))
-        train, validation = split_validation(used, 0.1)
+        train, *named, test = fields.split(*own)
+        train, validation = split_validation(train, named[0] if named else 0.1)
     else:
         train, validation, test = division.split(fields)
     return train, 0.0 if validation is None else validation, test

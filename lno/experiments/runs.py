@@ -27,7 +27,6 @@ from lno.ledger import Run
 from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Task
-from lno.training.recipe import Recipe
 
 MODEL = "model.safetensors"
 Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
@@ -182,7 +181,9 @@ class RunSpec:
             train, test = dataset(self.problem, self.protocol, device)
         else:
             fields = Fields.load(self.data)
-            train, test = fields.split(*split_of(fields))
+            train, *named, test = fields.split(*split_of(fields))
+            if named:
+                return train, named[0], test
         return train, test if self.validation is None else self.validation, test
 
     def _training_samples(self) -> int:
@@ -250,7 +251,7 @@ def _changed(preset: Preset, key: str, value: Any) -> Preset:
     if key == "symmetries":
         return replace(preset, symmetries=value)
     if key in to_dict(preset.recipe):
-        return replace(preset, recipe=from_dict(Recipe, {**to_dict(preset.recipe), key: value}))
+        return replace(preset, recipe=preset.recipe.changed({key: value}))
     if preset.config is None or isinstance(preset.config, Mapping):  # sizes are left to the data
         return replace(preset, config={**(preset.config or {}), key: value})
     keys = {**to_dict(preset.config), key: value}
@@ -263,8 +264,8 @@ def digest_of(path: str) -> str:
     return Fields.load(path, lazy=True).digest
 
 
-def split_of(fields: Fields) -> tuple[int, int]:
-    """Numbers of training and test samples of a data file.
+def split_of(fields: Fields) -> tuple[int, ...]:
+    """Numbers of training, validation and test samples of a data file, or of training and test.
 
     Its own split if it has one; else that of a protocol of its problem with as many samples; else
     nine tenths for training.
@@ -278,12 +279,15 @@ def split_of(fields: Fields) -> tuple[int, int]:
     return len(fields) - tests, tests
 
 
-def own_split(fields: Fields) -> tuple[int, int] | None:
-    """The split that a file names, or that of a protocol of its problem; None: there is none."""
+def own_split(fields: Fields) -> tuple[int, ...] | None:
+    """The split that a file names, or that of a protocol of its problem; None: there is none.
+
+    Two numbers are of training and test samples, three of training, validation and test samples.
+    """
     own = fields.provenance.get("split")
-    pair = own if isinstance(own, list | tuple) and len(own) == 2 else ()
-    if pair and all(type(n) is int and n > 0 for n in pair) and sum(pair) <= len(fields):
-        return pair[0], pair[1]
+    parts = own if isinstance(own, list | tuple) and len(own) in (2, 3) else ()
+    if parts and all(type(n) is int and n > 0 for n in parts) and sum(parts) <= len(fields):
+        return tuple(parts)
     problem = PROBLEMS.get(str(fields.provenance.get("problem")))
     for protocol in problem.protocols.values() if problem is not None else ():
         if protocol.train + protocol.test == len(fields):

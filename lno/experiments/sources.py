@@ -308,7 +308,7 @@ def _parts(operator: Operator, fields: Fields) -> tuple[Fields, Fields]:
         with suppress(TypeError, ValueError):  # not the file that it was trained on
             train, _, test = Division(**found).split(fields)
             return train, test
-    train, test = fields.split(*split_of(fields))
+    train, *_, test = fields.split(*split_of(fields))
     return train, test
 
 
@@ -349,11 +349,12 @@ def _require_capable(spec: RunSpec) -> None:
     """
     cls, chosen = MODELS[spec.model][0], spec.preset
     sizes = Spec(2, 1, 1, (8, 8))
-    elsewhere, subset = chosen.task.asks_elsewhere, chosen.recipe.queries is not None
+    elsewhere, recipe = chosen.task.asks_elsewhere, chosen.recipe
+    subset, dropout = recipe.queries is not None, recipe.point_dropout > 0
     config = cls.default_config(sizes)
     with torch.device("meta"):  # no memory, no time
         model = cls(sizes, cls.for_other_points(config) if elsewhere else config)
-    require_capable(model, spec.model, Demand(sizes, elsewhere, subset=subset))
+    require_capable(model, spec.model, Demand(sizes, elsewhere, False, subset, dropout))
 
 
 def _task_on(

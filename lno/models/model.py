@@ -286,12 +286,14 @@ class Demand:
         elsewhere: predictions are wanted at points where nothing was observed.
         ragged: samples differ in their number of points.
         subset: training asks for a random subset of the query points in every step.
+        dropout: training leaves out random points in every step.
     """
 
     spec: Spec
     elsewhere: bool = False
     ragged: bool = False
     subset: bool = False
+    dropout: bool = False
 
 
 def require_capable(model: Model, kind: str, demand: Demand) -> None:
@@ -354,6 +356,11 @@ def _obstacle(model: Model, demand: Demand) -> str | None:
         return (
             "predicts at all observed points at once, expected training on all query points, got "
             "a random subset of them (Recipe.queries)"
+        )
+    if demand.dropout and model.needs_grid:
+        return (
+            f"needs every point of the grid {model.spec.grid} in every step, got some left out "
+            "(Recipe.point_dropout)"
         )
     if model.samples_interact and demand.ragged:
         return (

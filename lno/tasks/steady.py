@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -77,3 +77,28 @@ def random_queries(batch: Batch, count: int | None, generator: torch.Generator) 
         return batch
     chosen = torch.randperm(available, generator=generator)[:count]
     return batch.at_queries(chosen.to(batch.x_query.device, non_blocking=True))
+
+
+def without_points(batch: Batch, share: float, generator: torch.Generator) -> Batch:
+    """The batch without a share of its observed points, the same at random for all samples.
+
+    Where the queries are the observed points, they are left out as well. A fixed number remains, so
+    that every step has the same shapes. A batch is returned whole if one of its samples, with few
+    points beside the others', would lose them all.
+
+    >>> x = torch.rand(1, 10, 2)
+    >>> batch = Batch(x, torch.rand(3, 10, 1), x, torch.rand(3, 10, 1))
+    >>> some = without_points(batch, 0.5, torch.Generator())
+    >>> some.u.shape, some.y.shape, some.x_query is some.x
+    (torch.Size([3, 5, 1]), torch.Size([3, 5, 1]), True)
+    """
+    available = batch.u.shape[1]
+    kept = max(1, round((1 - share) * available))
+    chosen = torch.randperm(available, generator=generator)[:kept]
+    chosen = chosen.to(batch.u.device, non_blocking=True)
+    if batch.mask is not None and not batch.mask[:, chosen].any(1).all():
+        return batch
+    if batch.x_query is batch.x:
+        some = batch.at_queries(chosen).at_points(chosen)
+        return replace(some, x_query=some.x)
+    return batch.at_points(chosen)

@@ -19,7 +19,8 @@ Why:
 
 A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
-data that have weights count by them.
+data that have weights count by them. Where all samples have the same points, a step leaves out
+three of ten at random: a model learns such points by heart otherwise, and errs between them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ STEPS = 10_000  # of a run, about
 BATCHES = ((500, 4), (2000, 8))  # below so many samples, a step has so many of them,
 LARGEST_BATCH = 16  # and otherwise so many
 MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a random subset
+DROPOUT, ENOUGH = 0.3, 100  # of points that all samples share, if there are so many
 SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3, heads=4)
 
@@ -96,10 +98,13 @@ def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
     cls = MODELS[kind][0] if kind in MODELS else None  # unknown ones are refused elsewhere
     pointwise = cls is not None and cls.answers_anywhere and not cls.queries_interact
     large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
+    same = columns.is_shared(data.x) and data.same_points and not task.observes_answers
+    fixed = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
     return Recipe(
         epochs=max(1, round(STEPS / -(-samples // batch))),
         batch=batch,
         loss="relative_mae" if task.observes_answers else "relative_l2",
         queries=QUERIES if large and pointwise and kind == "lno" else None,
+        point_dropout=DROPOUT if fixed else 0.0,
         weighted=data.weights is not None or data.query_weights is not None,
     )

@@ -158,10 +158,10 @@ def new_models(
     return models
 
 
-def demand(model: Model, prepared: Fields, task: Task, queries: int | None) -> Demand:
-    """What the data and the task ask of a model."""
-    elsewhere = asks_elsewhere(prepared, task)
-    return Demand(model.spec, elsewhere, prepared.is_ragged, queries is not None)
+def demand(model: Model, prepared: Fields, task: Task, recipe: Recipe) -> Demand:
+    """What the data, the task and the recipe ask of a model."""
+    elsewhere, subset = asks_elsewhere(prepared, task), recipe.queries is not None
+    return Demand(model.spec, elsewhere, prepared.is_ragged, subset, recipe.point_dropout > 0)
 
 
 def asks_elsewhere(prepared: Fields, task: Task) -> bool:

@@ -17,6 +17,7 @@ from lno.data import Batch
 from lno.evaluation import evaluate
 from lno.metrics import METRICS
 from lno.models.model import Model, apply_model
+from lno.tasks.steady import without_points
 from lno.training.best import exhausted
 from lno.training.precision import matmul_precision
 from lno.training.samples import Samples
@@ -129,9 +130,11 @@ def next_batches(training: Training, samples: Samples) -> tuple[list[Batch], flo
 
 def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
     """What a model is trained on in one step: random symmetries, observations, query points."""
+    recipe = training.recipe
     if training.random_symmetry is not None:
         batch = training.random_symmetry.draw(batch, generator)
-    return training.task.draw(batch, training.grid, generator, training.recipe.queries)
+    batch = training.task.draw(batch, training.grid, generator, recipe.queries)
+    return without_points(batch, recipe.point_dropout, generator) if recipe.point_dropout else batch
 
 
 def read_losses(unread: list[Tensor], training: Training) -> list[list[float]]:

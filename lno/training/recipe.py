@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from lno.config import require_count, require_range
+from lno.config import from_dict, require_count, require_range, to_dict
 from lno.metrics import METRICS
 from lno.training.optim import OPTIMIZERS
 from lno.training.schedules import SCHEDULES
@@ -30,6 +32,9 @@ class Recipe:
         gradient: weight of the same loss for differences between neighbours on the grid.
         queries: random query points in a step, the same for all samples of a batch; None: all of
             them. A decoder that works point by point learns as well from a subset, and faster.
+        point_dropout: share of the observed points, at random, that a step leaves out, from the
+            queries as well if these are the observed points. It keeps a model from learning a mesh
+            by heart, and makes it less dependent on the resolution.
         clip: largest gradient norm; None: no clipping.
         ema: decay of an exponential moving average of the weights, which then makes the
             predictions; None: no average.
@@ -51,6 +56,7 @@ class Recipe:
     physical: bool = False
     gradient: float = 0.0
     queries: int | None = None
+    point_dropout: float = 0.0
     clip: float | None = None
     ema: float | None = None
     weighted: bool = False
@@ -77,9 +83,26 @@ class Recipe:
             raise ValueError(
                 "Recipe.gradient needs the whole grid in every step: set Recipe.queries to None"
             )
+        require_range("Recipe.point_dropout", self.point_dropout, 0.0, 0.99)
+        if self.gradient and self.point_dropout:
+            raise ValueError(
+                "Recipe.gradient needs the whole grid in every step: set Recipe.point_dropout to 0"
+            )
         if self.queries is not None:
             require_count("Recipe.queries", self.queries, 10**9)
         if self.clip is not None:
             require_range("Recipe.clip", self.clip, 1e-12, 1e12)
         if self.ema is not None:
             require_range("Recipe.ema", self.ema, 0.0, 1 - 1e-9)
+
+    def changed(self, changes: Mapping[str, Any]) -> Recipe:
+        """The recipe with other values of some keys.
+
+        A loss of the gradient needs the whole grid: it turns off what leaves out points, unless
+        that is asked for as well.
+
+        >>> Recipe(queries=512).changed({"gradient": 0.1}).queries is None
+        True
+        """
+        whole = {"queries": None, "point_dropout": 0.0} if changes.get("gradient") else {}
+        return from_dict(Recipe, {**to_dict(self), **whole, **changes})

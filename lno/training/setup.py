@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lno.config import from_dict, to_dict
 from lno.data import Fields
 from lno.data.climatology import GIVEN, Background, fitted, with_background
 from lno.data.normalize import Normalizers
@@ -110,7 +109,7 @@ def set_up(
         sizes = chosen.config if config is None else config
         seeds = range(seed, seed + members)
         nets = new_models(chosen.model, sizes, seeds, prepared, normalizers, task)
-    require_capable(nets[0], chosen.model, demand(nets[0], prepared, task, how.queries))
+    require_capable(nets[0], chosen.model, demand(nets[0], prepared, task, how))
     validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
     training = Training(
         [net.to(where) for net in nets],
@@ -150,7 +149,4 @@ def choice(
     chosen = choose(prepared, task, where, model)
     if isinstance(recipe, Recipe):
         return replace(chosen, recipe=recipe)
-    changes = dict(recipe or {})
-    if changes.get("gradient") and "queries" not in changes:
-        changes["queries"] = None  # a gradient needs the whole grid
-    return replace(chosen, recipe=from_dict(Recipe, {**to_dict(chosen.recipe), **changes}))
+    return replace(chosen, recipe=chosen.recipe.changed(recipe or {}))

@@ -11,7 +11,7 @@ from command_line import lno
 from lno import Fields, Operator, cli
 from lno.data.division import Division
 from lno.experiments.own import OwnRun
-from lno.experiments.sources import describe
+from lno.experiments.sources import describe, training_samples
 from lno.ledger import Run
 from lno.training.defaults import SMALL
 
@@ -105,6 +105,45 @@ def test_a_file_with_a_split_keeps_its_order(
     assert "samples are sorted by the parameter 'plate'" in said  # the order counts here
     assert cli.run([*words, "--groups", "plate"]) == 1
     assert "the file names its own split, [15, 5]" in capsys.readouterr().err
+
+
+def test_a_file_with_three_parts_is_validated_on_the_second(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole = plates(40, provenance={"split": [20, 10, 8]})
+    whole.save(tmp_path / "plates.h5")
+    words = ["train", tmp_path / "plates.h5", "--epochs", 1, *SETTINGS, "--out", tmp_path / "run"]
+    assert cli.run([str(word) for word in (*words, "--device", "cpu")]) == 0
+    said = capsys.readouterr().err
+    split = "20 train, 10 validation, 8 test samples (in the order of the file, as it says itself)"
+    assert split in said
+    train, validation, test = whole.split(20, 10, 8)
+    model, run = tmp_path / "run" / "model.safetensors", Run.load(tmp_path / "run" / "run.json")
+    operator = Operator.load(model, "cpu")
+    assert operator.provenance["data"]["digest"] == train.digest
+    assert run.curve[-1]["error"] == pytest.approx(
+        operator.evaluate(validation)["relative_l2"], rel=1e-4
+    )
+    assert operator.trust.bounds is not None  # of the ten for validation
+    said = lno(capsys, "evaluate", model, "--data", tmp_path / "plates.h5", "--device", "cpu")
+    assert f"{100 * operator.evaluate(test)['relative_l2']:.3f} %" in said
+    found, _ = training_samples(operator, model, None, tmp_path / "plates.h5")
+    assert found is not None and found.digest == train.digest
+
+
+def test_neighbours_that_are_alike_are_said_where_the_split_is_random(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lno.training.plan.MEASURING_SECONDS", 0.01)
+    words = ["train", str(tmp_path / "plates.h5"), "--out", str(tmp_path / "run"), "--dry-run"]
+    for provenance, more, expected in (
+        ({}, [], True),
+        ({}, ["--groups", "plate"], False),
+        ({"split": [40, 10, 10]}, [], False),
+    ):
+        plates(provenance=provenance).save(tmp_path / "plates.h5")
+        assert cli.run([*words, *more, "--device", "cpu"]) == 0
+        assert ("samples next to each other are more alike" in capsys.readouterr().err) is expected
 
 
 @pytest.mark.parametrize(

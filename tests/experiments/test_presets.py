@@ -21,6 +21,7 @@ def test_the_split_of_a_file_is_its_own_the_protocols_or_nine_tenths(
     monkeypatch.setattr(Elasticity, "protocols", protocols)
     named = {"problem": "elasticity"}
     assert split_of(clouds(12, provenance={**named, "split": [6, 2]})) == (6, 2)
+    assert split_of(clouds(12, provenance={**named, "split": [6, 2, 3]})) == (6, 2, 3)
     assert split_of(clouds(12, provenance=named)) == (9, 3)
     assert split_of(clouds(10, provenance=named)) == (5, 5)
     assert split_of(clouds(11, provenance=named)) == (10, 1)
@@ -74,7 +75,8 @@ def test_presets_are_found_by_problem_and_model() -> None:
 
 
 @pytest.mark.parametrize(
-    "own", ["ab", 5, [5], [1.5, 2], [-3, 4], ["6", "2"], [True, 2], {}, [0, 2]]
+    "own",
+    ["ab", 5, [5], [1.5, 2], [-3, 4], [6, 5, 2], [6, 0, 2], ["6", "2"], [True, 2], {}, [0, 2]],
 )
 def test_a_malformed_split_is_not_used(own: object) -> None:
     assert split_of(clouds(12, provenance={"split": own})) == (11, 1)

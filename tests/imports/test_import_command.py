@@ -113,3 +113,17 @@ def test_a_grid_in_time_with_missing_land(tmp_path: Path, run: Run) -> None:
     whole[:, fields.grid_index[:, 0]] = fields.y[..., 0]
     assert np.array_equal(whole.reshape(sst.shape), sst, equal_nan=True)
     assert (fields.grid, fields.period) == ((73, 144), (None, 360.0))
+    alike = "samples next to each other are more alike than random pairs"
+    assert alike in " ".join(run("data", "check", out).stdout.replace("│", "").split())
+
+
+def test_a_time_series_with_its_month_and_its_split(tmp_path: Path, run: Run) -> None:
+    path, out = published("sea_surface_temperature.npz"), tmp_path / "sst.h5"
+    words = ["--outputs", "sst", "--axes", "lat,lon", "--sample", "month", "--parameters", "month"]
+    words += ["--period", "lon=360,month=12", "--split", "349,60,85"]
+    done = run("data", "import", path, "--out", out, *words)
+    assert "- month: modulo 12, 0 to 11" in done.stdout
+    assert "- split in this order: 349 train, 60 validation, 85 test samples" in done.stdout
+    fields = Fields.load(out)
+    assert np.array_equal(fields.parameters[:, 0], np.load(path)["month"] % 12)
+    assert "next to each" not in run("data", "check", out).stdout

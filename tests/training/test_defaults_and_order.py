@@ -63,6 +63,26 @@ def test_weights_of_points_are_used_where_there_are_any() -> None:
     assert choose(lines(weights=np.ones(16)), Steady()).recipe.weighted
 
 
+def test_steps_leave_out_some_of_many_points_that_all_samples_share() -> None:
+    x = np.linspace(0, 1, 200)[:, None]
+    shared = Fields(x, y=np.zeros((9, 200, 1)), parameters=np.arange(9.0)[:, None])
+    own = Fields(np.broadcast_to(x, (9, 200, 1)).copy(), y=np.zeros((9, 200, 1)))
+    sensors = Completion(RandomRatio(0.1))
+    found = [
+        choose(data, task, model=model).recipe.point_dropout
+        for data, task, model in (
+            (shared, Steady(), None),
+            (lines(), Steady(), None),  # 16 points are few
+            (own, Steady(), None),
+            (shared, sensors, None),  # which are drawn at random anyway
+            (shared, Steady(), "transolver"),
+        )
+    ]
+    assert found == [0.3, 0.0, 0.0, 0.0, 0.0]
+    changed = Recipe(queries=5, point_dropout=0.3).changed({"gradient": 0.1})
+    assert (changed.queries, changed.point_dropout) == (None, 0.0)
+
+
 def test_fit_takes_the_rule_only_where_nothing_is_asked_for() -> None:
     data, how = lines(12), {"progress": False, "device": "cpu", "epochs": 1}
     assert Operator.fit(data, **how).model.config == MEDIUM

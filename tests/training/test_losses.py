@@ -208,8 +208,9 @@ def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
     bare = Fields(darcy.x, darcy.u, y=darcy.y)
     with pytest.raises(ValueError, match="needs data on a grid"):
         Operator.fit(bare, recipe=Recipe(epochs=1, gradient=0.1), config=SMALL, progress=False)
-    with pytest.raises(ValueError, match="needs the whole grid in every step"):
-        Recipe(gradient=0.1, queries=10)
+    for part in ({"queries": 10}, {"point_dropout": 0.1}):
+        with pytest.raises(ValueError, match="needs the whole grid in every step"):
+            Recipe(gradient=0.1, **part)
 
 
 def loss_of(batch: Batch, **recipe: object) -> tuple[float, torch.Tensor, torch.Tensor]:

@@ -35,7 +35,9 @@ def fields(kind: str) -> Fields:
 CASES = {
     "shared": ("grid", Recipe(clip=0.5, decay_all=False, weight_decay=0.1), Steady(), ()),
     "queries": ("grid", Recipe(queries=7, ema=0.9, optimizer="muon"), Steady(), ()),
+    "dropout": ("grid", Recipe(point_dropout=0.4, queries=9), Steady(), ()),
     "ragged": ("ragged", Recipe(loss="mse"), Steady(), ()),
+    "ragged dropout": ("ragged", Recipe(point_dropout=0.4), Steady(), ()),
     "ragged queries": ("ragged", Recipe(queries=5), Steady(), ()),
     "ragged completion": ("ragged", Recipe(), Completion(RandomRatio(0.2, 0.8)), ()),
     "symmetries": ("grid", Recipe(gradient=0.1, physical=True), Steady(), square()),

@@ -14,7 +14,8 @@ from lno.data import columns
 from lno.data.fields import Fields
 from lno.data.foreign import ForeignFileError
 from lno.data.importing.arrange import SAMPLE
-from lno.data.importing.assemble import Piece, assemble, join, take_logarithm
+from lno.data.importing.assemble import Piece, assemble, join, take_logarithm, take_remainder
+from lno.data.importing.dates import with_date_parts
 from lno.data.importing.gaps import Whole, in_grid_order, without_gaps
 from lno.data.importing.guesses import guess, period_of
 from lno.data.importing.rows import is_table, split_rows
@@ -68,6 +69,8 @@ def import_sources(
     tables = [t for t in given.parameters if t.variable.endswith(".csv")]
     inside = replace(given, parameters=tuple(t for t in given.parameters if t not in tables))
     asked = as_layout(how)
+    dated = [term.variable for term in inside.parameters]
+    sources = [with_date_parts(source, dated) for source in sources]
     roles, layout = guess(sources[0], inside, asked, len(sources) > 1)
     for source in sources[1:]:
         _require_same(source, roles, layout)
@@ -85,16 +88,20 @@ def import_sources(
     require_known("units", layout.units or {}, [*used, *piece.seen.axes])
     require_known("log", layout.log, used)
     try:
+        constants = piece.names.get("parameters", [])
+        piece, remarks = take_remainder(piece, layout.period or {})
         piece, logged = take_logarithm(piece, layout.log)
         whole = without_gaps(piece)
         if whole.grid_index is None:
             whole = in_grid_order(whole)
-        period, assumed = _period(whole.piece, layout)
+        period, assumed = _period(whole.piece, layout, constants)
         provenance = {**origin, "arguments": _plain(how), **logged, "lno": __version__}
-        fields = _fields(whole, period, provenance)
+        fields = _fields(whole, period, {"import": provenance})
+        if layout.split:
+            assumed.append(_named_split(fields, layout.split))
     except ValueError as error:
         raise ForeignFileError(f"{sources[0].name}: {error}") from error
-    return Imported(fields, table, [*notes, *whole.notes, *assumed])
+    return Imported(fields, table, [*notes, *whole.notes, *remarks, *assumed])
 
 
 def _fields(whole: Whole, period: list[float | None], provenance: dict[str, Any]) -> Fields:
@@ -109,8 +116,23 @@ def _fields(whole: Whole, period: list[float | None], provenance: dict[str, Any]
         period=period if any(p is not None for p in period) else None,
         names={key: piece.names[key] for key in kept},
         units={key: piece.units[key] for key in kept},
-        provenance={"import": provenance},
+        provenance=provenance,
     )
+
+
+def _named_split(fields: Fields, split: tuple[int, ...]) -> str:
+    """Keep the split that the user names with the data; and say so."""
+    if sum(split) > len(fields):
+        listed = " + ".join(map(str, split))
+        raise ValueError(
+            f"split: expected numbers that add up to at most {len(fields)}, the samples that there "
+            f"are, got {listed} = {sum(split)}: make one of them smaller"
+        )
+    fields.provenance["split"] = list(split)
+    kinds = ("train", "validation", "test") if len(split) == 3 else ("train", "test")
+    parts = ", ".join(f"{n} {kind}" for n, kind in zip(split, kinds, strict=True))
+    rest = len(fields) - sum(split)
+    return f"split in this order: {parts} samples" + f"; the last {rest} are not used" * (rest > 0)
 
 
 def _plain(how: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,10 +144,12 @@ def _plain(how: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _period(piece: Piece, layout: Layout) -> tuple[list[float | None], list[str]]:
-    """The period of each coordinate, and which were assumed."""
+def _period(
+    piece: Piece, layout: Layout, parameters: Sequence[str]
+) -> tuple[list[float | None], list[str]]:
+    """The period of each coordinate, and which were assumed; parameters may have one as well."""
     given, names = dict(layout.period or {}), piece.names["x"]
-    require_known("period", given, names)
+    require_known("period", given, [*names, *parameters])
     period: list[float | None] = []
     notes = []
     x = columns.sample(piece.columns["x"], 0)
@@ -139,7 +163,7 @@ def _period(piece: Piece, layout: Layout) -> tuple[list[float | None], list[str]
 
 def _with_parameters(piece: Piece, term: Term) -> tuple[Piece, list[list[str]]]:
     """With the columns of a CSV file that has a row for each sample; and what was understood."""
-    source = read_delimited(Path(term.variable))
+    source = with_date_parts(read_delimited(Path(term.variable)), term.columns)
     wanted = term.columns or tuple(n for n, v in source.variables.items() if v.is_number)
     found = [source.find(name, "parameters").read() for name in wanted]
     if not found or len(found[0]) != piece.count:

@@ -291,6 +291,23 @@ def _listed(names: Mapping[str, Sequence[str]]) -> str:
     return "; ".join(f"{key}: {', '.join(value)}" for key, value in names.items())
 
 
+def take_remainder(piece: Piece, period: Mapping[str, float]) -> tuple[Piece, list[str]]:
+    """The piece with parameters modulo their periods, and what was done, in words."""
+    if piece.parameters is None:
+        return piece, []
+    parameters, units, notes = piece.parameters.copy(), list(piece.units["parameters"]), []
+    for k, name in enumerate(piece.names["parameters"]):
+        if name in period:
+            rest = np.mod(parameters[:, k], period[name])
+            rest[rest == period[name]] = 0  # just below zero it is rounded
+            parameters[:, k] = rest
+            units[k] = units[k].partition(" since ")[0]  # it starts again and again
+            notes.append(
+                f"{name}: modulo {period[name]:g}, {np.nanmin(rest):g} to {np.nanmax(rest):g}"
+            )
+    return replace(piece, parameters=parameters, units={**piece.units, "parameters": units}), notes
+
+
 def take_logarithm(piece: Piece, names: Sequence[str]) -> tuple[Piece, dict[str, Any]]:
     """The piece with the logarithms of some columns, and what was done, for the provenance."""
     keys = {name: [k for k, own in piece.names.items() if name in own] for name in names}

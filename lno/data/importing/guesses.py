@@ -66,7 +66,8 @@ def guess(source: Source, roles: Roles, layout: Layout, several: bool) -> tuple[
 
 def unused(source: Source, roles: Roles, layout: Layout) -> list[Variable]:
     """The variables that were not used, so that nothing is dropped silently."""
-    return [source.variables[name] for name in _free(source, roles, layout)]
+    parts = {term.variable.rpartition(".")[0] for term in roles.parameters}  # time of time.month
+    return [source.variables[name] for name in _free(source, roles, layout) if name not in parts]
 
 
 def period_of(name: str, values: np.ndarray) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from lno.data.imports.source import Source, Variable, missing_extra, reading
 from lno.text import visible
 
 KIND = "a NetCDF file"
+SINCE = " since "  # in the units of times: days since 1970-01-01
 CLASSIC = (b"CDF\x01", b"CDF\x02")  # version 3, which SciPy reads; version 4 is HDF5
 
 
@@ -74,6 +75,7 @@ def from_dataset(dataset: Any) -> Source:
 
 def _variable(where: object, name: str, found: Any, load: Callable[[str], np.ndarray]) -> Variable:
     kind, unit = found.dtype.kind, str(found.attrs.get("units", ""))
+    dated = kind == "M" or (kind in "iuf" and SINCE in unit)
     if kind == "M":
         unit = "days"
 
@@ -91,5 +93,28 @@ def _variable(where: object, name: str, found: Any, load: Callable[[str], np.nda
     def texts() -> list[str]:
         return [str(value) for value in load(name).ravel()]
 
+    def dates() -> np.ndarray:
+        return load(name) if kind == "M" else _decoded(where, name, load(name), found.attrs)
+
     axes = tuple(map(str, found.dims))
-    return Variable(name, tuple(found.shape), read, kind in "biufM", axes, unit, texts)
+    shape, is_number = tuple(found.shape), kind in "biufM"
+    return Variable(name, shape, read, is_number, axes, unit, texts, dates if dated else None)
+
+
+def _decoded(
+    where: object, name: str, values: np.ndarray, attributes: Mapping[str, Any]
+) -> np.ndarray:
+    """Dates from numbers like days since 1970-01-01, by the CF conventions."""
+    import xarray
+
+    how = {key: attributes[key] for key in ("units", "calendar") if key in attributes}
+    try:
+        found = xarray.decode_cf(xarray.Dataset({"dates": ("n", values.ravel(), how)}))["dates"]
+        return found.values.astype("M8[us]").reshape(values.shape)
+    except Exception as error:  # libraries raise a dozen types, also for dates of other calendars
+        units = ", ".join(visible(value) for value in how.values())
+        raise ForeignFileError(
+            f"{where}, {visible(name)}: cannot read dates from numbers in {units}: expected days, "
+            f"hours, minutes or seconds since a date of the usual calendar. Else take "
+            f"{visible(name)!r} itself, with a period"
+        ) from error

@@ -105,5 +105,8 @@ def _variable(
 
 def _called(dtype: np.dtype[Any]) -> str:
     kinds = {"U": "text", "S": "text", "c": "complex numbers: pass real and imaginary part"}
-    kinds |= {"M": "dates: convert them to numbers", "m": "times: convert them to numbers"}
+    kinds |= {
+        "M": "dates: take their parts, like time.month, as parameters",
+        "m": "times: convert them to numbers",
+    }
     return kinds.get(dtype.kind, f"values of type {dtype}")

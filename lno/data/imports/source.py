@@ -30,6 +30,7 @@ class Variable:
         axes: the names of its axes, where the format has them.
         unit: where the format has it.
         texts: its entries as text, for names of samples.
+        dates: its entries as datetime64, where the format says that they are dates.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Variable:
     axes: tuple[str, ...] | None = None
     unit: str = ""
     texts: Callable[[], Sequence[str]] | None = None
+    dates: Callable[[], np.ndarray] | None = None
 
     def described(self) -> str:
         """Name and shape, for lists of what a file holds."""

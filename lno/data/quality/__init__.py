@@ -18,6 +18,7 @@ from lno.config import require_count
 from lno.data.checks import require_type
 from lno.data.fields import Fields
 from lno.data.quality.finding import SEVERITIES, Finding
+from lno.data.quality.neighbours import neighbour_findings, quick_neighbour_findings
 from lno.data.quality.samples import (
     count_findings,
     default_split,
@@ -30,14 +31,15 @@ from lno.data.quality.values import channel_findings, input_findings
 from lno.data.quality.variation import variation_findings
 from lno.data.symmetry import Symmetry
 
-__all__ = ["SEVERITIES", "Finding", "findings", "quick_findings"]
+__all__ = ["SEVERITIES", "Finding", "findings", "quick_findings", "quick_neighbour_findings"]
 QUICK = 64  # samples, that a quick look reads
 MANY = 1000  # samples, whose values are looked at
+EXPECTED = "two or three numbers, of training, validation (if it has its own) and test samples"
 
 
 def findings(
     fields: Fields,
-    split: tuple[int, int] | None = None,
+    split: Sequence[int] | None = None,
     symmetries: Sequence[Symmetry] = (),
     ordered: bool = True,
 ) -> list[Finding]:
@@ -45,8 +47,9 @@ def findings(
 
     Args:
         fields: the data.
-        split: numbers of training and test samples, which are consecutive. None: the last tenth is
-            for testing.
+        split: numbers of training and test samples, or of training, validation and test samples,
+            which are consecutive; validation counts as training here. None: the last tenth is for
+            testing.
         symmetries: that training would use; each is tested.
         ordered: the split follows the order of the samples. False: it is random.
     """
@@ -56,6 +59,7 @@ def findings(
         *input_findings(fields),
         *channel_findings(fields, MANY),
         *order_findings(fields, parts, ordered),
+        *([] if ordered else neighbour_findings(fields)),
         *duplicate_findings(fields, parts),
         *point_findings(fields),
         *symmetry_findings(fields, symmetries),
@@ -65,7 +69,7 @@ def findings(
 
 
 def quick_findings(
-    fields: Fields, split: tuple[int, int] | None = None, ordered: bool = True
+    fields: Fields, split: Sequence[int] | None = None, ordered: bool = True
 ) -> list[Finding]:
     """Findings that cost next to nothing, of a few samples: what `lno train` says at its start.
 
@@ -80,14 +84,14 @@ def quick_findings(
     return [finding for finding in found if finding.severity != "note"]
 
 
-def _parts(fields: Fields, split: tuple[int, int] | None) -> tuple[int, int]:
-    """Numbers of training and test samples."""
+def _parts(fields: Fields, split: Sequence[int] | None) -> tuple[int, int]:
+    """Numbers of training samples, with those for validation, and of test samples."""
     require_type("fields", fields, Fields, "lno.Fields")
     if split is None:
         return default_split(len(fields))
-    require_type("split", split, list | tuple, "two numbers, of training and test samples")
-    if len(split) != 2:
-        raise ValueError(f"split: expected two numbers, of training and test samples, got {split}")
+    require_type("split", split, list | tuple, EXPECTED)
+    if len(split) not in (2, 3):
+        raise ValueError(f"split: expected {EXPECTED}, got {split}")
     for count in split:
         require_count("split", count, len(fields), least=0)
-    return split[0], split[1]
+    return sum(split[:-1]), split[-1]

@@ -45,7 +45,10 @@ def order_findings(fields: Fields, split: tuple[int, int], ordered: bool = True)
             first, last = values[:train], values[train : train + test]
             if not ordered:
                 text = f"samples are sorted by the parameter {name!r} (rank correlation {rank:.2f})"
-                advice = "lno train splits at random. Before Fields.split, use fields.shuffle(0)"
+                advice = (
+                    "lno train splits at random. Before Fields.split, use fields.shuffle(0), "
+                    "unless they are a time series"
+                )
                 found.append(Finding("note", text, advice))
                 continue
             found.append(
@@ -126,13 +129,15 @@ def _contradictions(fields: Fields, groups: Sequence[Sequence[int]]) -> list[Fin
                 clashes.append(k)
     if not clashes:
         return []
+    alone = columns.channels(fields.u) == 0
+    observed = ", unless it observes some of their points ('lno train --task complete')" * alone
     return [
         Finding(
             "warning",
             f"{len(clashes)} samples have the inputs of another one and other outputs "
             f"({listed(clashes)}), which differ by up to {100 * worst:.3g} %",
             "Something that the outputs depend on is not among the inputs, or they are noisy: no "
-            "model can tell these samples apart",
+            f"model can tell these samples apart{observed}",
         )
     ]
 

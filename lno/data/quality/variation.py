@@ -30,7 +30,7 @@ def variation_findings(fields: Fields) -> list[Finding]:
     """
     if fields.y is None or len(fields) < ENOUGH:
         return []
-    y = outputs_matrix(fields)
+    y = outputs_matrix(fields, spread_evenly(len(fields), SAMPLES))
     order = np.random.default_rng(0).permutation(len(y))
     squares, halves, modes = 0.0, 0.0, []
     for held in np.array_split(order, FOLDS):
@@ -59,18 +59,17 @@ def variation_findings(fields: Fields) -> list[Finding]:
     ]
 
 
-def outputs_matrix(fields: Fields) -> Float[np.ndarray, "s v"]:
-    """The standardised outputs of some samples, as rows of at most `VALUES` numbers.
+def outputs_matrix(fields: Fields, chosen: columns.Index) -> Float[np.ndarray, "s v"]:
+    """The standardised outputs of the chosen samples, as rows of at most `VALUES` numbers.
 
     Where samples differ in their points: the values at those of the first one, by linear fits to
     their neighbours.
     """
     assert fields.y is not None
-    chosen = spread_evenly(len(fields), SAMPLES)
     if columns.is_shared(fields.x_query):
-        rows = np.stack([columns.sample(fields.y, k) for k in chosen]).astype(np.float64)
-        points = spread_evenly(rows.shape[1], max(1, VALUES // rows.shape[2]))
-        rows = rows[:, points]
+        count, channels = columns.sample(fields.y, 0).shape
+        points = spread_evenly(count, max(1, VALUES // channels))
+        rows = np.stack([columns.sample(fields.y, k)[points] for k in chosen]).astype(np.float64)
     else:
         places = columns.sample(fields.x_query, 0)[:, : fields.space]
         places = places[spread_evenly(len(places), PLACES)]
