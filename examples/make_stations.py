@@ -8,7 +8,8 @@ Everything is made up, so that the truth is known everywhere:
 
 - season: a cosine of 10 K over the year, coldest in the middle of January.
 - weather: 24 waves of random direction and phase, 200 km and longer. Amplitudes change from day to
-  day as AR(1) processes with the coefficient 0.7. Standard deviation 3 K.
+  day as AR(1) processes with the coefficient 0.7. Standard deviation 3 K. There is a measurement
+  every fifth day, so that 200 of them are nearly independent and cover almost three years.
 - elevation: 0 to about 3 km, with ridges of 30 to 150 km that the stations do not resolve.
 - noise: of a station, standard deviation 0.3 K.
 
@@ -25,6 +26,7 @@ from pathlib import Path
 import numpy as np
 
 LAPSE, NOISE, MISSING, KM = -6.5, 0.3, 0.05, 111.0  # kilometres of a degree of latitude
+EVERY, PERSISTENCE = 5, 0.7  # days between measurements; of the weather, from day to day
 LOW, HIGH = np.array([5.0, 45.0]), np.array([11.0, 49.0])  # longitude, latitude
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -61,17 +63,18 @@ def elevation(places: np.ndarray) -> np.ndarray:
     return 3 / (1 + np.exp(1 - 0.7 * np.cos(kilometres(places) @ vectors + phases) @ rough))
 
 
-def temperature(places: np.ndarray, day: int, amplitudes: np.ndarray) -> np.ndarray:
-    """The true temperature at places (n, 2) on a day."""
-    season = -10 * np.cos(2 * np.pi * (day - 15) / 365)
+def temperature(places: np.ndarray, k: int) -> np.ndarray:
+    """The true temperature at places (n, 2) on the k-th day."""
+    season = -10 * np.cos(2 * np.pi * (EVERY * k - 15) / 365)
     vectors, phases = weather
-    field = np.cos(kilometres(places) @ vectors + phases) @ amplitudes
+    field = np.cos(kilometres(places) @ vectors + phases) @ amplitudes[k]
     return 8 + season + field + LAPSE * elevation(places)
 
 
 amplitudes = [random.normal(size=24)]
 for _ in range(chosen.days):
-    amplitudes.append(0.7 * amplitudes[-1] + np.sqrt(1 - 0.7**2) * random.normal(size=24))
+    kept = PERSISTENCE**EVERY
+    amplitudes.append(kept * amplitudes[-1] + np.sqrt(1 - kept**2) * random.normal(size=24))
 amplitudes = 3 * np.sqrt(2 / 24) * np.array(amplitudes)
 stations = random.uniform(LOW, HIGH, (chosen.stations, 2)).round(4)
 
@@ -93,11 +96,11 @@ def rows(places: np.ndarray, values: np.ndarray, first: list[str]) -> list[list[
 
 
 measured = []
-for day in range(chosen.days + 1):
-    values = temperature(stations, day, amplitudes[day])
+for k in range(chosen.days + 1):
+    values = temperature(stations, k)
     values += NOISE * random.normal(size=chosen.stations)
     values[random.uniform(size=chosen.stations) < MISSING] = np.nan
-    measured.append(rows(stations, values, [str(date(2023, 1, 1) + timedelta(day))]))
+    measured.append(rows(stations, values, [str(date(2021, 1, 1) + timedelta(EVERY * k))]))
 *past, today = measured
 names = ["date", "lon", "lat", "elevation", "T"]
 write(chosen.out, names, [row for day in past for row in day])
@@ -107,5 +110,4 @@ if chosen.places:
     ends = stations.min(0), stations.max(0)  # beyond all stations nobody knows
     side = [np.linspace(low, high, n) for low, high, n in zip(*ends, (49, 33), strict=True)]
     grid = np.stack(np.meshgrid(*side, indexing="ij"), -1).reshape(-1, 2)
-    truth = temperature(grid, chosen.days, amplitudes[chosen.days])
-    write(chosen.places, names[1:], rows(grid, truth, []))
+    write(chosen.places, names[1:], rows(grid, temperature(grid, chosen.days), []))
