@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch._functorch import config as functorch
 
 from lno.files import write_json
-from lno.models import LatentBlock, SelfAttention
+from lno.models import SelfAttention, TransformerBlock
 from lno.models.layers import mean_token
 from lno.training.step import compiled
 
@@ -79,7 +79,7 @@ SMALL = {"small": Case(2, 16, 32, 4, 2)}
 
 def build(case: Case, form: type[SelfAttention], device: torch.device) -> nn.Sequential:
     torch.manual_seed(0)
-    blocks = (LatentBlock(case.c, form(case.c, case.h)) for _ in range(case.blocks))
+    blocks = (TransformerBlock(case.c, form(case.c, case.h)) for _ in range(case.blocks))
     return nn.Sequential(*blocks).to(device)
 
 

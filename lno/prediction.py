@@ -22,7 +22,7 @@ from lno.data import Batch, Fields
 from lno.data.checks import SMALLEST_AREA
 from lno.data.climatology import Climatology, with_background
 from lno.data.columns import as_real
-from lno.data.krige import conditional_mean, conditional_moments
+from lno.data.krige import ConditionedModels
 from lno.data.normalize import Normalizers
 from lno.models import Model, apply_model
 from lno.models.interpolation import Interpolant
@@ -247,7 +247,7 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
     background, observed = batch.background, batch.observed_background
     u = batch.u.to(at_x) if observed is None else (batch.u - observed).to(at_x)
     features = scale.x.distance_features
-    given = (
+    conditioned = ConditionedModels(
         features(batch.x).expand(len(batch), -1, -1).to(device),
         u.to(device),
         features(batch.x_query).to(device),
@@ -258,13 +258,8 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
         scale.x.distance_axes,
         operator.covariance,
     )
-    errors = None
-    if deviation:
-        corrected, kriged = conditional_moments(*given)
-        errors = kriged.mean(0).to(at_query)
-    else:
-        corrected = conditional_mean(*given)
-    values = corrected.to(at_query)
+    errors = conditioned.deviation().mean(0).to(at_query) if deviation else None
+    values = conditioned.mean.to(at_query)
     values = values if background is None else values + background.to(values)
     return Prediction(values, u - at_x, errors)
 

@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -102,6 +103,10 @@ class Mean(Model):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Both are registered, each in one table."""
     path = tmp_path_factory.mktemp("toy")
+    # Commands write the tables into their help when they are imported, once for all tests: so they
+    # are imported before the tables change.
+    for command in cli.COMMANDS:
+        import_module(f"lno.commands.{command}")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(PROBLEMS, "plate", Plate)
         patch.setitem(MODELS, "mean", (Mean, MeanConfig))

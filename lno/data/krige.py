@@ -1,6 +1,6 @@
 """Gaussian process regression (kriging), alone or with a model as its prior mean.
 
-`krige` has zero prior mean (simple kriging). `conditional_mean` has a model as its prior mean: the
+`krige` has zero prior mean (simple kriging). `ConditionedModels` has a model as its prior mean: the
 model's prediction plus the kriged residuals at the observations. A model helps much where
 observations are few, and not at all where they are dense. So the result is blended with kriging
 alone, by leave-out cross-validation residuals of the two.
@@ -56,17 +56,7 @@ def krige(
     return GaussianProcess(at, values[None], real, noise, axes)(queries)[0].to(u)
 
 
-def conditional_mean(
-    x: Float[Tensor, "#b n f"],
-    u: Float[Tensor, "b n i"],
-    x_query: Float[Tensor, "#b q f"],
-    at_x: Float[Tensor, "k b n i"],
-    at_query: Float[Tensor, "k b q i"],
-    mask: Bool[Tensor, "b n"] | None = None,
-    noise: float = 0.0,
-    axes: Sequence[int] | None = None,
-    learned: Covariance | None = None,
-) -> Float[Tensor, "k b q i"]:
+class ConditionedModels:
     """Kriging with each of k models as the prior mean, blended with kriging alone.
 
     Here kriging alone has the mean of a model's prediction as its prior mean: values may be far
@@ -83,67 +73,54 @@ def conditional_mean(
         axes: the coordinate that each feature belongs to.
         learned: the covariance of the residuals of the models; None: the most likely one.
 
+    Attributes:
+        mean: the prediction (k, b, q, i).
+
     >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.4], [0.6]]])
     >>> model = torch.sin(9 * x)[None], torch.sin(9 * q)[None]  # right up to a constant
-    >>> conditional_mean(x, torch.sin(9 * x) + 1, q, *model) - torch.sin(9 * q)
+    >>> ConditionedModels(x, torch.sin(9 * x) + 1, q, *model).mean - torch.sin(9 * q)
     tensor([[[[1.0000],
               [1.0000]]]])
     """
-    return _blend(x, u, x_query, at_x, at_query, mask, noise, axes, learned)[0]
 
+    def __init__(
+        self,
+        x: Float[Tensor, "#b n f"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q f"],
+        at_x: Float[Tensor, "k b n i"],
+        at_query: Float[Tensor, "k b q i"],
+        mask: Bool[Tensor, "b n"] | None = None,
+        noise: float = 0.0,
+        axes: Sequence[int] | None = None,
+        learned: Covariance | None = None,
+    ) -> None:
+        at, self.queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
+        there = at_query.to(values)
+        level = there.mean(2, keepdim=True)
+        residuals = torch.cat((values - level, values - torch.stack(priors)))
+        self.process = GaussianProcess(at, residuals, real, noise, axes, learned, len(priors))
+        alone, with_model = self.process(self.queries).chunk(2)
+        # Both are judged on the same folds, whose distances are in length scales of kriging alone.
+        folds = self.process.kernels.index.chunk(2)[0].repeat(2, 1)
+        errors, model_errors = cross_validate(self.process, self.queries, folds).chunk(2)
+        self.share = _share(errors, model_errors, real.sum(1), noisy=noise > 0)[..., None, None]
+        self.mean = torch.lerp(level + alone, there + with_model, self.share).to(u)
 
-def conditional_moments(
-    x: Float[Tensor, "#b n f"],
-    u: Float[Tensor, "b n i"],
-    x_query: Float[Tensor, "#b q f"],
-    at_x: Float[Tensor, "k b n i"],
-    at_query: Float[Tensor, "k b q i"],
-    mask: Bool[Tensor, "b n"] | None = None,
-    noise: float = 0.0,
-    axes: Sequence[int] | None = None,
-    learned: Covariance | None = None,
-) -> tuple[Float[Tensor, "k b q i"], Float[Tensor, "k b q i"]]:
-    """`conditional_mean`, and the standard deviation of the kriging error, which takes longer.
+    def deviation(self) -> Float[Tensor, "k b q i"]:
+        """The standard deviation of the kriging error, which takes longer than the mean.
 
-    The deviation is blended like the mean, as if the errors of the two were perfectly correlated:
-    it is none too small.
+        It is blended like the mean, as if the errors of the two were perfectly correlated: it is
+        none too small.
 
-    >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.5], [0.625], [1.4]]])
-    >>> prior = torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 3, 1)
-    >>> _, deviation = conditional_moments(x, torch.sin(5 * x), q, *prior)
-    >>> (deviation.diff(dim=2) > 0).flatten().tolist()  # at, near and far from an observation
-    [True, True]
-    """
-    given = (x, u, x_query, at_x, at_query, mask, noise, axes, learned)
-    mean, process, queries, share = _blend(*given)
-    alone, with_model = process.deviation(queries).chunk(2)
-    return mean, torch.lerp(alone, with_model, share[..., None, None]).to(u)
-
-
-def _blend(
-    x: Tensor,
-    u: Tensor,
-    x_query: Tensor,
-    at_x: Tensor,
-    at_query: Tensor,
-    mask: Tensor | None,
-    noise: float,
-    axes: Sequence[int] | None,
-    learned: Covariance | None,
-) -> tuple[Tensor, GaussianProcess, Tensor, Tensor]:
-    """The blended mean, the process, its queries, and the share of each model in the blend."""
-    at, queries, real, [values, *priors] = _prepare(x, x_query, mask, u, *at_x)
-    there = at_query.to(values)
-    level = there.mean(2, keepdim=True)
-    functions = torch.cat((values - level, values - torch.stack(priors)))
-    process = GaussianProcess(at, functions, real, noise, axes, learned, len(priors))
-    alone, with_model = process(queries).chunk(2)
-    # Both are judged on the same folds, whose distances are in the length scales of kriging alone.
-    folds = process.kernels.index.chunk(2)[0].repeat(2, 1)
-    errors, model_errors = cross_validate(process, queries, folds).chunk(2)
-    share = _share(errors, model_errors, real.sum(1), noisy=noise > 0)
-    mean = torch.lerp(level + alone, there + with_model, share[..., None, None]).to(u)
-    return mean, process, queries, share
+        >>> x, q = torch.linspace(0, 1, 5)[None, :, None], torch.tensor([[[0.5], [0.625], [1.4]]])
+        >>> prior = torch.zeros(1, 1, 5, 1), torch.zeros(1, 1, 3, 1)
+        >>> deviation = ConditionedModels(x, torch.sin(5 * x), q, *prior).deviation()
+        >>> (deviation.diff(dim=2) > 0).flatten().tolist()  # at, near and far from an observation
+        [True, True]
+        """
+        alone, with_model = self.process.deviation(self.queries).chunk(2)
+        return torch.lerp(alone, with_model, self.share).to(self.mean)
 
 
 def _prepare(

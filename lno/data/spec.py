@@ -29,6 +29,11 @@ class Spec:
         for name in ("in_channels", "out_channels"):
             require_count(name, getattr(self, name), 10**6, least=0)
 
+    @property
+    def plane(self) -> tuple[int, int] | None:
+        """Rows and columns of a 2-D grid; None if the grid is another or there is none."""
+        return (self.grid[0], self.grid[1]) if self.grid and len(self.grid) == 2 else None
+
 
 class Sample(NamedTuple):
     """One sample: positions (n, d), values (n, i), query positions (q, d), targets (q, o).

@@ -16,7 +16,8 @@ from lno.models.galerkin import Galerkin, GalerkinConfig
 from lno.models.geofno import GeoFNO, GeoFNOConfig
 from lno.models.geometry_map import LatentGrid
 from lno.models.gnot import GNOT, GNOTConfig
-from lno.models.lno import LNO, LatentBlock, LNOConfig, PhysicsCrossAttention
+from lno.models.layers import TransformerBlock
+from lno.models.lno import LNO, LNOConfig, PhysicsCrossAttention
 from lno.models.lno_plus import LNOPlus, LNOPlusConfig
 from lno.models.lsm import LSM, LSMConfig
 from lno.models.model import (
@@ -30,6 +31,7 @@ from lno.models.model import (
 from lno.models.oformer import OFormer, OFormerConfig
 from lno.models.ono import ONO, ONOConfig
 from lno.models.reference import from_reference
+from lno.models.same_points import SamePointsModel
 from lno.models.sliced import SlicedLNO, SlicedLNOConfig
 from lno.models.transolver import Transolver, TransolverConfig
 from lno.models.ufno import UFNO, UFNOConfig
@@ -111,7 +113,6 @@ __all__ = [
     "LNOPlus",
     "LNOPlusConfig",
     "LSMConfig",
-    "LatentBlock",
     "LatentGrid",
     "Model",
     "ModelConfig",
@@ -119,9 +120,11 @@ __all__ = [
     "OFormerConfig",
     "ONOConfig",
     "PhysicsCrossAttention",
+    "SamePointsModel",
     "SelfAttention",
     "SlicedLNO",
     "SlicedLNOConfig",
+    "TransformerBlock",
     "Transolver",
     "TransolverConfig",
     "UFNOConfig",

@@ -86,13 +86,13 @@ class SelfAttention(nn.Module):
             return F.scaled_dot_product_attention(q, k, v, attn_mask=attended)
 
 
-class EfficientAttention(SelfAttention):
+class EfficientSelfAttention(SelfAttention):
     """Softmax over features of the queries, softmax over tokens of the keys: Shen et al., 2021.
 
     Here, too, a vector added to all keys changes nothing. The code of the LNO paper has GNOT's form
     in its place (`lno.models.gnot`), which normalises keys over their features.
 
-    >>> EfficientAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
+    >>> EfficientSelfAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
     """
 
@@ -112,13 +112,13 @@ class EfficientAttention(SelfAttention):
             return torch.einsum("bhme,bhef->bhmf", torch.softmax(q, dim=-1), context)
 
 
-class GalerkinAttention(SelfAttention):
+class GalerkinSelfAttention(SelfAttention):
     """Normalised keys and values, and no softmax: a Petrov–Galerkin projection (Cao, 2021).
 
     Layer norms over the features of a head, which all heads share. What all keys have in common
     counts here, so keys are those of the tokens as they are.
 
-    >>> GalerkinAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
+    >>> GalerkinSelfAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
     """
 
@@ -152,7 +152,7 @@ class GalerkinAttention(SelfAttention):
             return torch.einsum("bhme,bhef->bhmf", q, torch.einsum("bhme,bhmf->bhef", k, v))
 
 
-class NystromAttention(SelfAttention):
+class NystromSelfAttention(SelfAttention):
     """Softmax attention by way of landmarks, with an iterative pseudo-inverse (Xiong et al., 2021).
 
     The tokens are divided into at most `LANDMARKS` segments of nearly equal length. With no more
@@ -162,7 +162,7 @@ class NystromAttention(SelfAttention):
 
     The result depends on the order of the tokens.
 
-    >>> NystromAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
+    >>> NystromSelfAttention(width=16, heads=4)(torch.rand(2, 5, 16)).shape
     torch.Size([2, 5, 16])
     """
 
@@ -204,19 +204,22 @@ def segments(mask: Bool[Tensor, "b m"], count: int) -> Bool[Tensor, "b l m"]:
 
 
 def pseudo_inverse(
-    a: Float[Tensor, "*b l l"], iterations: int = ITERATIONS
+    a: Float[Tensor, "*b l l"], start: Tensor | None = None, iterations: int = ITERATIONS
 ) -> Float[Tensor, "*b l l"]:
     """An approximation of the Moore–Penrose inverse by an iteration of third order.
 
-    z ← z (13 I − a z (15 I − a z (7 I − a z))) / 4, from z = aᵀ / (‖a‖₁ ‖a‖∞); each matrix on its
-    own, so that a result does not depend on the other samples of a batch.
+    z ← z (13 I − a z (15 I − a z (7 I − a z))) / 4, from z = `start`. Without it, from
+    z = aᵀ / (‖a‖₁ ‖a‖∞) with the norms of each matrix on its own, so that a result does not depend
+    on the other samples of a batch.
 
     >>> pseudo_inverse(torch.tensor([[2.0, 0.0], [0.0, 0.0]]))
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]])
     """
-    one, most = a.abs().sum(dim=-2).amax(dim=-1), a.abs().sum(dim=-1).amax(dim=-1)
-    z = a.mT / (one * most)[..., None, None]
+    if start is None:
+        one, most = a.abs().sum(dim=-2).amax(dim=-1), a.abs().sum(dim=-1).amax(dim=-1)
+        start = a.mT / (one * most)[..., None, None]
+    z = start
     identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
     for _ in range(iterations):
         y = a @ z
@@ -235,13 +238,13 @@ def _weights(
 
 
 def _float32(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """In float32, or better where they are: softmaxes and sums over tokens need it."""
+    """In float32 or, if they are, in float64: softmaxes and sums over tokens need it."""
     return tuple(v.to(torch.promote_types(v.dtype, torch.float32)) for v in tensors)
 
 
 ATTENTIONS: dict[str, type[SelfAttention]] = {
     "softmax": SelfAttention,
-    "efficient": EfficientAttention,
-    "galerkin": GalerkinAttention,
-    "nystrom": NystromAttention,
+    "efficient": EfficientSelfAttention,
+    "galerkin": GalerkinSelfAttention,
+    "nystrom": NystromSelfAttention,
 }

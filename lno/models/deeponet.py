@@ -25,8 +25,7 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.attention import SelfAttention
-from lno.models.layers import MLP, full_precision, mean_token
-from lno.models.lno import LatentBlock
+from lno.models.layers import MLP, TransformerBlock, full_precision, joined, mean_token
 from lno.models.model import Model, ModelConfig
 
 
@@ -70,7 +69,8 @@ class DeepONet(Model):
         c, functions = self.config.width, spec.out_channels * self.config.basis
         self.embed = nn.Linear(spec.coordinates + spec.in_channels, c)
         self.blocks = nn.ModuleList(
-            LatentBlock(c, SelfAttention(c, self.config.heads)) for _ in range(self.config.blocks)
+            TransformerBlock(c, SelfAttention(c, self.config.heads))
+            for _ in range(self.config.blocks)
         )
         self.coefficients = nn.Linear(c, functions)
         self.trunk = MLP(spec.coordinates, c, functions, self.config.layers - 2)
@@ -101,7 +101,7 @@ class DeepONet(Model):
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b o k"]:
         """Coefficients of the basis functions, in full precision even under autocast."""
-        points = torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1)
+        points = joined(x, u)
         with full_precision(points):
             z = self.embed(points.to(self.embed.weight.dtype))
         for block in self.blocks:

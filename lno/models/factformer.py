@@ -30,8 +30,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, PointBlock, full_precision, initialise_linear
-from lno.models.model import Model, ModelConfig
+from lno.models.layers import MLP, TransformerBlock, full_precision, initialise_linear
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 
@@ -118,7 +119,7 @@ class FactorizedAttention(nn.Module):
         return self.output(v.flatten(3).flatten(1, 2))
 
 
-class FactFormer(Model):
+class FactFormer(SamePointsModel):
     """FactFormer: values on a 2-D grid in, values on the same grid out.
 
     >>> config = FactFormerConfig(width=16, layers=2)
@@ -128,7 +129,6 @@ class FactFormer(Model):
     torch.Size([4, 30, 3])
     """
 
-    answers_anywhere = False
     needs_grid = True
     embeds_time = True
     config: FactFormerConfig
@@ -139,7 +139,7 @@ class FactFormer(Model):
         c, heads, ratio = self.config.width, self.config.heads, self.config.mlp_ratio
         self.stem = Stem(spec, c, self.config.reference, self.config.time_input, placeholder=True)
         self.blocks = nn.ModuleList(
-            PointBlock(c, FactorizedAttention(c, heads, grid), ratio)
+            TransformerBlock(c, FactorizedAttention(c, heads, grid), ratio)
             for _ in range(self.config.layers)
         )
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)
@@ -149,15 +149,12 @@ class FactFormer(Model):
     def default_config(cls, spec: Spec) -> FactFormerConfig:
         return FactFormerConfig()
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict on the grid from the values u observed there; see `Model.forward`."""
-        self.check_points(x, u, x_query, mask)
         f = self.stem(x, u)
         for block in self.blocks:
             f = block(f)

@@ -28,7 +28,8 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.layers import full_precision, unit_square
-from lno.models.model import Model, ModelConfig
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.spectral import AxisConvolution
 
 HEAD = 128  # features between the last two layers, as published
@@ -112,7 +113,7 @@ class FactorizedLayer(nn.Module):
         return b if self.norm is None else self.norm(b)
 
 
-class FFNO(Model):
+class FFNO(SamePointsModel):
     """F-FNO: values on a 2-D grid in, values on the same grid out.
 
     >>> model = FFNO(Spec(2, 1, 3, grid=(10, 6)), FFNOConfig(width=16, layers=2))
@@ -121,7 +122,6 @@ class FFNO(Model):
     torch.Size([4, 60, 3])
     """
 
-    answers_anywhere = False
     needs_grid = True
     embeds_time = True
     config: FFNOConfig
@@ -149,25 +149,18 @@ class FFNO(Model):
         """The published sizes for Pipe."""
         return FFNOConfig()
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`.
-
-        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
-        """
-        self.check_points(x, u, x_query, mask)
-        assert self.spec.grid is not None
-        (rows, columns), padding = self.spec.grid, self.config.padding
+        (rows, columns), padding = self.require_plane(), self.config.padding
         values = u if u.shape[-1] else unit_square(rows, columns, like=u).flatten(0, 1)
         parts = [part.expand(u.shape[0], -1, -1) for part in (x, values)]
         with full_precision(u):
             f = self.input(torch.cat(parts, dim=-1).to(self.input.bias.dtype))
-        f = F.pad(f.unflatten(1, self.spec.grid), (0, 0, 0, padding, 0, padding))
+        f = F.pad(f.unflatten(1, (rows, columns)), (0, 0, 0, padding, 0, padding))
         b = f
         for k, layer in enumerate(self.layers):
             b = layer(f, self.convolutions[k % len(self.convolutions)])

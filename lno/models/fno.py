@@ -1,4 +1,4 @@
-"""FNO (Li et al., "Fourier Neural Operator for Parametric PDEs"), as in the published library.
+"""FNO (Li et al., "Fourier Neural Operator for Parametric PDEs"), as in Neural-Solver-Library.
 
     image = points to image(Stem(x, u))                      see `image_model`
     image ← GELU(F⁻¹(R · F image) + Linear(image))           3 layers, then one without GELU
@@ -62,16 +62,14 @@ class FNO(ImageModel):
     config: FNOConfig
 
     def __init__(self, spec: Spec, config: FNOConfig | None = None) -> None:
-        config = self.default_config(spec) if config is None else config
-        super().__init__(spec, config, head=config.width)
-        self.layers = nn.ModuleList(
-            FourierLayer(config.width, config.modes, config.modes) for _ in range(LAYERS)
-        )
+        super().__init__(spec, config)
+        width, modes = self.config.width, self.config.modes
+        self.layers = nn.ModuleList(FourierLayer(width, modes, modes) for _ in range(LAYERS))
 
     @classmethod
     def default_config(cls, spec: Spec) -> FNOConfig:
         """The published sizes for Darcy; without a 2-D grid, those for Elasticity."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return FNOConfig()
         return FNOConfig(width=32, reference=None, cloud=LatentGrid())
 

@@ -29,8 +29,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import PointBlock, full_precision, initialise_linear
-from lno.models.model import Model, ModelConfig
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 
@@ -118,7 +119,7 @@ def mean_outer(
     return torch.einsum("bnhe,bnhf->bhef", k, v) / mask.sum(dim=1)[:, None, None, None]
 
 
-class GalerkinBlock(PointBlock):
+class GalerkinBlock(TransformerBlock):
     """A block whose keys and values come from a second norm of the same features.
 
     >>> GalerkinBlock(GalerkinConfig(width=16, heads=4))(torch.rand(2, 30, 16)).shape
@@ -137,7 +138,7 @@ class GalerkinBlock(PointBlock):
         return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
 
 
-class Galerkin(Model):
+class Galerkin(SamePointsModel):
     """The Galerkin Transformer: values at points in, values at the same points out.
 
     >>> config = GalerkinConfig(width=16, layers=2, reference=None)
@@ -147,7 +148,6 @@ class Galerkin(Model):
     torch.Size([4, 50, 3])
     """
 
-    answers_anywhere = False
     embeds_time = True
     config: GalerkinConfig
 
@@ -163,18 +163,14 @@ class Galerkin(Model):
     @classmethod
     def default_config(cls, spec: Spec) -> GalerkinConfig:
         """The library's sizes; without a 2-D grid, with positions."""
-        on_plane = spec.grid is not None and len(spec.grid) == 2
-        return GalerkinConfig() if on_plane else GalerkinConfig(reference=None)
+        return GalerkinConfig() if spec.plane else GalerkinConfig(reference=None)
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`."""
-        self.check_points(x, u, x_query, mask)
         f = self.stem(x, u)
         for block in self.blocks:
             f = block(f, mask)

@@ -104,7 +104,7 @@ class GeoFNO(Model):
     @classmethod
     def default_config(cls, spec: Spec) -> GeoFNOConfig:
         """The published sizes for Pipe; without a 2-D grid, those for Elasticity."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return GeoFNOConfig()
         return GeoFNOConfig(cloud=CLOUD)
 
@@ -125,9 +125,8 @@ class GeoFNO(Model):
         if self.geometry is not None:
             return self._from_cloud(self.geometry, x, u, x_query, mask)
         self.check_points(x, u, x_query, mask)
-        assert self.spec.grid is not None
-        rows, columns = self.spec.grid
-        f = self._features(x, u).unflatten(1, self.spec.grid)
+        rows, columns = self.require_plane()
+        f = self._features(x, u).unflatten(1, (rows, columns))
         image = F.pad(f.movedim(-1, 1), (0, self.config.padding, 0, self.config.padding))
         for layer in self.layers[:-1]:
             image = F.gelu(layer(image))
@@ -139,9 +138,7 @@ class GeoFNO(Model):
     ) -> Float[Tensor, "b n c"]:
         parts = [x.expand(u.shape[0], -1, -1), u]
         if self.geometry is None and self.spec.in_channels == 0:
-            assert self.spec.grid is not None
-            rows, columns = self.spec.grid
-            pixels = unit_square(rows, columns, like=u).flatten(0, 1)
+            pixels = unit_square(*self.require_plane(), like=u).flatten(0, 1)
             parts.append(pixels.expand(u.shape[0], -1, -1))
         with full_precision(u):
             return self.input(torch.cat(parts, dim=-1).to(self.input.weight.dtype))

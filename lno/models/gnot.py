@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from lno.config import require_count
 from lno.data.fields import Spec
-from lno.models.layers import MLP, full_precision
+from lno.models.layers import MLP, full_precision, joined
 from lno.models.model import Model, ModelConfig
 
 SMALLEST_TOTAL = 1e-20  # of the weights: a query and all keys may have no feature in common
@@ -214,7 +214,7 @@ class GNOT(Model):
         b = u.shape[0]
         query_mask = mask if x_query is x else None
         f = self.trunk(x_query).expand(b, -1, -1)
-        g = self.branch(torch.cat((x.expand(b, -1, -1), u), dim=-1))
+        g = self.branch(joined(x, u))
         for block in self.blocks:
             f = block(f, g, x_query, mask, query_mask)
         return self.head(f)

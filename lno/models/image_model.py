@@ -1,4 +1,4 @@
-"""What the models of images of the published library share: points to an image and back.
+"""What FNO, U-FNO and LSM of thuml/Neural-Solver-Library share: points to an image and back.
 
     f = Stem(x, u)                    features of the points
     image = process(to image(f))      the model itself
@@ -24,7 +24,8 @@ from torch import Tensor
 from lno.data.fields import Spec
 from lno.models.geometry_map import Geometry, LatentGrid
 from lno.models.layers import MLP
-from lno.models.model import Model, ModelConfig
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 MULTIPLE = 16  # of the sizes of an image on a grid
@@ -32,7 +33,7 @@ MULTIPLE = 16  # of the sizes of an image on a grid
 
 @dataclass(frozen=True)
 class ImageConfig(ModelConfig):
-    """The sizes that all models of images have.
+    """Sizes that all image-based models have.
 
     Args:
         width: the number of features of a point and channels of the image.
@@ -50,20 +51,18 @@ class ImageConfig(ModelConfig):
     limits: ClassVar[Mapping[str, tuple[int, int]]] = {"reference": (1, 256)}
 
 
-class ImageModel(Model):
-    """A model of images: features of the points in, features of the points out.
+class ImageModel(SamePointsModel):
+    """An image-based model: it defines `process`, which maps an image to an image.
 
-    Args:
-        spec: the sizes of the data.
-        config: the sizes of the model.
-        head: the number of hidden features of the last layers.
+    Attributes:
+        head_ratio: hidden features of the last MLP, in multiples of the width.
     """
 
-    answers_anywhere = False
+    head_ratio: int = 1
     embeds_time = True
     config: ImageConfig
 
-    def __init__(self, spec: Spec, config: ImageConfig | None, head: int) -> None:
+    def __init__(self, spec: Spec, config: ImageConfig | None = None) -> None:
         super().__init__(spec, config)
         width, cloud = self.config.width, self.config.cloud
         self.needs_grid = cloud is None
@@ -76,40 +75,32 @@ class ImageModel(Model):
             )
         self.stem = Stem(spec, width, self.config.reference, self.config.time_input)
         self.geometry = None if cloud is None else Geometry(spec, width, cloud)
-        self.head = MLP(width, head, spec.out_channels, layers=0)
+        self.head = MLP(width, self.head_ratio * width, spec.out_channels, layers=0)
 
     @property
     def image_size(self) -> tuple[int, int]:
         """Rows and columns of the image that `process` reads."""
         if self.config.cloud is not None:
             return self.config.cloud.rows, self.config.cloud.columns
-        assert self.spec.grid is not None
-        rows, columns = (n + -n % MULTIPLE for n in self.spec.grid)
-        return rows, columns
+        rows, columns = self.require_plane()
+        return rows + -rows % MULTIPLE, columns + -columns % MULTIPLE
 
     @abstractmethod
     def process(self, image: Float[Tensor, "b c h w"]) -> Float[Tensor, "b c h w"]:
         """The model itself: an image to an image."""
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`.
-
-        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
-        """
-        self.check_points(x, u, x_query, mask)
         f = self.stem(x, u)
         if self.geometry is not None:
             waves = self.geometry.waves(x)
             image = self.process(self.geometry.to_image(f, waves, mask))
             return self.head(self.geometry.to_points(image, waves))
-        assert self.spec.grid is not None
-        (rows, columns), (height, width) = self.spec.grid, self.image_size
-        image = f.unflatten(1, self.spec.grid).movedim(-1, 1)
+        (rows, columns), (height, width) = self.require_plane(), self.image_size
+        image = f.unflatten(1, (rows, columns)).movedim(-1, 1)
         image = self.process(F.pad(image, (0, width - columns, 0, height - rows)))
         return self.head(image[..., :rows, :columns].flatten(2).mT)

@@ -18,9 +18,9 @@ from torch import Tensor
 from lno.models.streamed import adjusted_scores, slices
 
 POWER = 8.0
-SAME = 1e-12  # added to squared distances: points nearer than its root are one
-NEIGHBOURS = 8  # others have weights below those of rounding where points are spread evenly
-PAIRS = 2**24  # of a query and an observation at once
+SAME = 1e-12  # added to squared distances: points closer than its square root are the same
+NEIGHBOURS = 8  # of a query; where points are spread evenly, the rest is below rounding errors
+PAIRS = 2**24  # of a query and an observation, computed at once
 
 
 def interpolate(

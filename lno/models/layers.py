@@ -48,31 +48,36 @@ class MLP(nn.Module):
             return self.output(r.to(self.output.weight.dtype))
 
 
+def joined(x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]) -> Float[Tensor, "b n k"]:
+    """[x, u]: the position and the values of each point, concatenated."""
+    return torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1)
+
+
 def mean_token(
     z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
 ) -> Float[Tensor, "b c"]:
-    """The mean over the tokens, or over those where the mask is True."""
+    """The mean of the tokens, or of those where the mask is True."""
     if mask is None:
         return z.mean(dim=1)
     return z.masked_fill(~mask[..., None], 0.0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
 
 
-class PointBlock(nn.Module):
-    """A pre-norm transformer block on the features of points: attention, then an MLP.
+class TransformerBlock(nn.Module):
+    """A pre-norm transformer block on points or tokens: attention, then an MLP.
 
     Args:
         width: the number of features of a point.
-        attention: a module that maps (f, mask) to what each point reads.
+        attention: a module that maps (f, mask) to what each point reads, as `SelfAttention` does.
         mlp_ratio: hidden features of the MLP, in multiples of the width.
 
     >>> class Mean(nn.Module):
     ...     def forward(self, f, mask=None):
     ...         return mean_token(f, mask)[:, None].expand_as(f)
-    >>> PointBlock(16, Mean(), mlp_ratio=2)(torch.rand(2, 30, 16)).shape
+    >>> TransformerBlock(16, Mean())(torch.rand(2, 30, 16)).shape
     torch.Size([2, 30, 16])
     """
 
-    def __init__(self, width: int, attention: nn.Module, mlp_ratio: int) -> None:
+    def __init__(self, width: int, attention: nn.Module, mlp_ratio: int = 2) -> None:
         super().__init__()
         self.norm_attention, self.attention = nn.LayerNorm(width), attention
         self.norm_mlp = nn.LayerNorm(width)
@@ -87,7 +92,7 @@ class PointBlock(nn.Module):
 
 
 def initialise_linear(model: nn.Module) -> None:
-    """Small random weights and no biases in all linear layers, as in published transformers."""
+    """Small random weights and zero biases in all linear layers, as in published transformers."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.trunc_normal_(module.weight, std=0.02)

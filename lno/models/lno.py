@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.config import require_range
 from lno.data.fields import Spec
 from lno.models.attention import ATTENTIONS
-from lno.models.layers import MLP
+from lno.models.layers import MLP, TransformerBlock, joined
 from lno.models.model import Model, ModelConfig, Part
 from lno.models.streamed import SoftmaxSums, adjusted_scores
 
@@ -136,31 +135,6 @@ class PhysicsCrossAttention(nn.Module):
         return torch.einsum("bnm,bmc->bnc", attention, z)
 
 
-class LatentBlock(nn.Module):
-    """A pre-norm transformer block on tokens: attention, then an MLP twice as wide.
-
-    Args:
-        width: the number of features of a token.
-        attention: a module that maps (z, mask) to what each token reads, as `SelfAttention` does.
-
-    >>> from lno.models import SelfAttention
-    >>> LatentBlock(16, SelfAttention(16, heads=4))(torch.rand(2, 5, 16)).shape
-    torch.Size([2, 5, 16])
-    """
-
-    def __init__(self, width: int, attention: nn.Module) -> None:
-        super().__init__()
-        self.norm_attention, self.attention = nn.LayerNorm(width), attention
-        self.norm_mlp = nn.LayerNorm(width)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(
-        self, z: Float[Tensor, "b m c"], mask: Bool[Tensor, "b m"] | None = None
-    ) -> Float[Tensor, "b m c"]:
-        z = z + self.attention(self.norm_attention(z), mask)
-        return z + self.down(F.gelu(self.up(self.norm_mlp(z))))
-
-
 class LNO(Model):
     """The Latent Neural Operator: values at any points in, values at any points out.
 
@@ -185,7 +159,7 @@ class LNO(Model):
             self.untied_decoder = PhysicsCrossAttention(c, self.config.latents, layers)
         attention = ATTENTIONS[self.config.attention]
         self.blocks = nn.ModuleList(
-            LatentBlock(c, attention(c, self.config.heads)) for _ in range(self.config.blocks)
+            TransformerBlock(c, attention(c, self.config.heads)) for _ in range(self.config.blocks)
         )
         self.head = MLP(c, c, spec.out_channels, layers)
         with torch.no_grad():
@@ -287,4 +261,4 @@ class LNO(Model):
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n c"]:
         """branch([x, u])."""
-        return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
+        return self.branch(joined(x, u))

@@ -1,6 +1,6 @@
 """LNO+: a latent neural operator whose points and latent tokens exchange messages in rounds.
 
-    f = trunk(x),   h = branch([x, u])                     features of points; their stream
+    f = trunk(x),   h = branch([x, u])                     features of points; residual stream
     in each of R rounds:
         s = MLP(f) − |x − ξ|² / 2σ²                        scores of points and latent positions
         z ← z + V · softmax over points(s)ᵀ · LN h         encode into M latent tokens
@@ -46,8 +46,8 @@ from torch import Tensor, nn
 from lno.data.fields import Spec
 from lno.models.attention import SelfAttention
 from lno.models.interpolation import interpolate, squared_distances
-from lno.models.layers import MLP, full_precision
-from lno.models.lno import LatentBlock, PhysicsCrossAttention
+from lno.models.layers import MLP, TransformerBlock, full_precision, joined
+from lno.models.lno import PhysicsCrossAttention
 from lno.models.model import Model, ModelConfig, Part
 from lno.models.streamed import SoftmaxSums
 
@@ -138,7 +138,7 @@ class Round(nn.Module):
         self.attention = PhysicsCrossAttention(c, config.latents, layers=0)
         self.norm_points, self.value = nn.LayerNorm(c), nn.Linear(c, c)
         self.blocks = nn.ModuleList(
-            LatentBlock(c, SelfAttention(c, config.heads)) for _ in range(config.blocks)
+            TransformerBlock(c, SelfAttention(c, config.heads)) for _ in range(config.blocks)
         )
         self.norm_tokens, self.output = nn.LayerNorm(c), nn.Linear(c, c)
         self.norm_mlp = nn.LayerNorm(c)
@@ -324,7 +324,7 @@ class LNOPlus(Model):
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n c"]:
         """The stream of points whose values are known, before the first round."""
-        return self.branch(torch.cat((x.expand(u.shape[0], -1, -1), u), dim=-1))
+        return self.branch(joined(x, u))
 
     def _queried(
         self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None, weights: Tensor | None

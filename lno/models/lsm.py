@@ -1,4 +1,4 @@
-"""LSM (Wu et al., "Solving High-Dimensional PDEs with Latent Spectral Models"), as in the library.
+"""LSM (Wu et al., "Solving High-Dimensional PDEs with Latent Spectral Models", 2023).
 
     image = points to image(Stem(x, u))                    see `image_model`
     image ← U-Net with a neural spectral block on each of its five levels
@@ -11,7 +11,8 @@ Each head projects the pixels t of a patch to a few latent tokens z, and back:
     z ← z + Σⱼ aⱼ sin(π j z / J) + bⱼ cos(π j z / J),   j = 0 … J−1
     t ← t + softmax over tokens(Queries(t) · z) · z
 
-`latent`, a and b are learnt; a and b are of each feature. As published, scores are not scaled.
+`latent`, a and b are learnt; each feature has its own a and b. The form is that of
+Neural-Solver-Library. As published, scores are not scaled.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class SpectralBlock(nn.Module):
         return torch.einsum("bnhm,bhme->bnhe", weights, z.to(weights.dtype)).flatten(2)
 
     def _transition(self, z: Float[Tensor, "b h m e"]) -> Float[Tensor, "b h m e"]:
-        """Add a trigonometric series to each number. In full precision."""
+        """Add to each number its trigonometric series. In full precision."""
         with full_precision(z):
             z = z.to(self.waves.dtype)
             steps = torch.arange(self.waves.shape[-1], dtype=z.dtype, device=z.device)
@@ -116,21 +117,22 @@ class LSM(ImageModel):
     torch.Size([4, 60, 3])
     """
 
+    head_ratio = 2
     config: LSMConfig
 
     def __init__(self, spec: Spec, config: LSMConfig | None = None) -> None:
-        config = self.default_config(spec) if config is None else config
-        super().__init__(spec, config, head=2 * config.width)
-        self.keeps_statistics = config.batch_norm
-        require_unet_image("LSM", self.image_size, config.batch_norm)
+        super().__init__(spec, config)
+        width, batch_norm = self.config.width, self.config.batch_norm
+        self.keeps_statistics = batch_norm
+        require_unet_image("LSM", self.image_size, batch_norm)
         rows, columns = (size // SMALLEST for size in self.image_size)
-        blocks = [SpectralBlock(k * config.width, config, (rows, columns)) for k in LEVELS]
-        self.unet = UNet(config.width, config.batch_norm, blocks)
+        blocks = [SpectralBlock(k * width, self.config, (rows, columns)) for k in LEVELS]
+        self.unet = UNet(width, batch_norm, blocks)
 
     @classmethod
     def default_config(cls, spec: Spec) -> LSMConfig:
         """The published sizes for Darcy; without a 2-D grid, those for Elasticity."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return LSMConfig()
         return LSMConfig(width=32, cloud=LatentGrid())
 

@@ -1,8 +1,8 @@
 """What a model is, what it can do, and whether that is enough for given data.
 
 A model maps values u at points x to values at points x_query. It is built from a `Spec`, the sizes
-of the data, and a config, the sizes of the model. What it can do stands in class attributes, its
-capabilities. The rest of the package asks these, never for a class or a name.
+of the data, and a config, the sizes of the model. Its capabilities are class attributes. The rest
+of the package looks at these, never at the class or the name of a model.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lno.config import require_count, require_heads, require_part
 from lno.data import Batch, Spec
 from lno.models.streamed import SoftmaxSums
 
-MOST = 65_536  # of a size without a limit of its own
+MOST = 65_536  # the largest value of a size that has no limit of its own
 # Observations in parts: x (#b, n, d), u (b, n, i), mask (b, n) or None, weights (#b, n) or None.
 Part = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 
@@ -33,8 +33,8 @@ class ModelConfig:
     """Sizes of a model: a frozen dataclass beside its class, checked when it is made.
 
     Whole numbers must lie within `limits`, so that a damaged or hostile file is refused before
-    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`. The
-    config of a part is a config, too.
+    it takes all memory; flags must be True or False; `heads`, if there are any, divide `width`. A
+    part with sizes of its own has its config as a field, like `LatentGrid`.
 
     >>> @dataclass(frozen=True)
     ... class Sizes(ModelConfig):
@@ -77,7 +77,8 @@ class Model(nn.Module, ABC):
     """A neural operator: values at points in, values at points out.
 
     A new model defines `forward` and `default_config`, states its capabilities where they differ
-    from those below, and gets an entry in `lno.models.MODELS`. An instance may narrow the
+    from those below, and gets an entry in `lno.models.MODELS`. If it predicts at the observed
+    points only, it is a `SamePointsModel`, which defines `predict`. An instance may narrow the
     capabilities of its class, as its config requires.
 
     Attributes:
@@ -179,18 +180,17 @@ class Model(nn.Module, ABC):
         return other.train(self.training)
 
     def require_plane(self, otherwise: str | None = None) -> tuple[int, int]:
-        """The 2-D grid of the data. An error if they have none.
+        """Rows and columns of the data's 2-D grid. An error if they have none.
 
         Args:
             otherwise: a config of this model that needs none.
         """
-        grid = self.spec.grid
-        if grid is None or len(grid) != 2:
+        if self.spec.plane is None:
             raise ValueError(
-                f"{type(self).__name__} needs data on a 2-D grid, got grid {grid}: pass "
+                f"{type(self).__name__} needs data on a 2-D grid, got grid {self.spec.grid}: pass "
                 "Fields(..., grid=(rows, columns))" + (f", or use {otherwise}" if otherwise else "")
             )
-        return grid[0], grid[1]
+        return self.spec.plane
 
     def check_points(
         self,
@@ -199,9 +199,10 @@ class Model(nn.Module, ABC):
         x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None,
     ) -> None:
-        """Raise unless these are points that a model can read which predicts only there.
+        """Raise unless x_query are the observed points and, on a grid, these are all of its points.
 
-        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
+        For models that predict at the observed points only. Pass `x` itself as `x_query`. Another
+        tensor is compared with it, which makes a GPU wait.
         """
         name = type(self).__name__
         if x_query is not x and not (

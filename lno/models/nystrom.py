@@ -4,9 +4,8 @@
     A₁ = softmax(q k̂ᵀ),  A₂ = softmax(q̂ k̂ᵀ),  A₃ = softmax(q̂ kᵀ)
     Attention = Output(A₁ Z A₃ v + convolution(v)),   Z ≈ A₂⁺
 
-Z comes from six steps of an iteration of third order for the pseudo-inverse:
-
-    Z ← Z (13 − Y (15 − Y (7 − Y))) / 4,   Y = A₂ Z,   Z₀ = A₂ᵀ / (‖A₂‖₁ ‖A₂‖_∞)
+Z comes from six steps of an iteration for the pseudo-inverse, from A₂ᵀ / (‖A₂‖₁ ‖A₂‖∞)
+(`lno.models.attention.pseudo_inverse`).
 
 As published: queries are scaled by 1/√e. Points of zeros are put in front, until 256 divides their
 number, and are read like the others. The convolution is along the sequence of the points, with one
@@ -22,10 +21,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from lno.models.attention import pseudo_inverse
 from lno.models.layers import full_precision
 
 LANDMARKS = 256
-STEPS = 6  # of the iteration for the pseudo-inverse
 KERNEL = 33  # points that the convolution reads
 
 
@@ -55,32 +54,19 @@ class NystromAttention(nn.Module):
             )
         n = f.shape[1]
         f = F.pad(f, (0, 0, -n % LANDMARKS, 0))
-        joined = self.query_key_value(f).unflatten(-1, (3, self.heads, -1))
-        q, k, v = joined.permute(2, 0, 3, 1, 4)  # each (b, h, n, e)
+        projected = self.query_key_value(f).unflatten(-1, (3, self.heads, -1))
+        q, k, v = projected.permute(2, 0, 3, 1, 4)  # each (b, h, n, e)
         local = self.convolution(v)
         with full_precision(f):  # the iteration needs it, and A₃ v sums over the points
             dtype = torch.promote_types(v.dtype, torch.float32)
             q, k, v = q.to(dtype) * q.shape[-1] ** -0.5, k.to(dtype), v.to(dtype)
-            at_q, at_k = (w.unflatten(2, (LANDMARKS, -1)).mean(dim=3) for w in (q, k))
-            from_points, between, to_points = (
-                torch.softmax(a @ b.mT, dim=-1) for a, b in ((q, at_k), (at_q, at_k), (at_q, k))
+            q_mean, k_mean = (w.unflatten(2, (LANDMARKS, -1)).mean(dim=3) for w in (q, k))
+            a1, a2, a3 = (
+                torch.softmax(a @ b.mT, dim=-1)
+                for a, b in ((q, k_mean), (q_mean, k_mean), (q_mean, k))
             )
-            read = from_points @ (pseudo_inverse(between) @ (to_points @ v))
+            # Norms over the whole batch; the entries are positive
+            start = a2.mT / (a2.sum(dim=-1).max() * a2.sum(dim=-2).max())
+            read = a1 @ (pseudo_inverse(a2, start) @ (a3 @ v))
         heads = (read.to(local.dtype) + local)[:, :, -n:]
         return self.output(heads.transpose(1, 2).flatten(2))
-
-
-def pseudo_inverse(a: Float[Tensor, "b h m m"]) -> Float[Tensor, "b h m m"]:
-    """The pseudo-inverse of matrices, roughly, by an iteration that starts from joint norms.
-
-    >>> a = torch.tensor([[[[0.9, 0.1], [0.2, 0.8]]]])
-    >>> (pseudo_inverse(a) @ a).round(decimals=3)
-    tensor([[[[1., 0.],
-              [0., 1.]]]])
-    """
-    one = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
-    z = a.mT / (a.abs().sum(dim=-1).max() * a.abs().sum(dim=-2).max())
-    for _ in range(STEPS):
-        y = a @ z
-        z = 0.25 * z @ (13 * one - y @ (15 * one - y @ (7 * one - y)))
-    return z

@@ -14,8 +14,8 @@
 
 R(x) is a rotary embedding: it rotates pairs of features by s · resolution · xⱼ / 10000^(k/e).
 Each coordinate xⱼ has its own e pairs, k < e. The factor s is the resolution in the first block, a
-quarter of it in the second, 1 in the others, and 16 in the cross-attention. `normalised` is that of
-a point's own features to mean 0 and variance 1, without affine map. (The published code means to
+quarter of it in the second, 1 in the others, and 16 in the cross-attention. `normalised` scales the
+features of each point to mean 0 and variance 1, without affine map. (The published code means to
 normalise over points, but does this.) B is random and not trained.
 
 This is the authors' form for Darcy. The only sums over points are the means (1/N) Σₙ, with N the

@@ -37,9 +37,10 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.galerkin import GalerkinAttention
-from lno.models.layers import PointBlock, full_precision, initialise_linear
-from lno.models.model import Model, ModelConfig
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
+from lno.models.model import ModelConfig
 from lno.models.nystrom import NystromAttention
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 MOMENTUM = 0.1  # of the running covariance
@@ -135,14 +136,15 @@ def orthogonalise(
     tensor([[1., 0.],
             [0., 1.]])
     """
-    one = torch.eye(len(covariance), dtype=s.dtype, device=s.device)
+    identity = torch.eye(len(covariance), dtype=s.dtype, device=s.device)
     with torch.no_grad():  # all at once: to look at the first result would make a GPU wait
         least = 1e-8 if s.dtype == torch.float64 else 1e-6
         powers = least * 10.0 ** torch.arange(JITTERS, dtype=s.dtype, device=s.device)
         jitters = F.pad(powers, (1, 0))
-        tried = torch.linalg.cholesky_ex(covariance + jitters[:, None, None] * one)
+        tried = torch.linalg.cholesky_ex(covariance + jitters[:, None, None] * identity)
         jitter = jitters.masked_fill(tried.info != 0, torch.inf).min()
-    factor = torch.linalg.cholesky_ex(covariance + torch.where(one > 0, jitter, 0.0)).L
+    # `where`, not a product: the jitter is infinite if none of them is enough.
+    factor = torch.linalg.cholesky_ex(covariance + torch.where(identity > 0, jitter, 0.0)).L
     flat = torch.linalg.solve_triangular(factor.mT, s.flatten(0, 1), upper=True, left=False)
     return flat.view_as(s)
 
@@ -162,7 +164,7 @@ class OrthogonalBlock(nn.Module):
         super().__init__()
         c, modes = config.width, config.modes
         attention = ATTENTIONS[config.attention](c, config.heads)
-        self.points = PointBlock(c, attention, config.mlp_ratio)
+        self.points = TransformerBlock(c, attention, config.mlp_ratio)
         self.project = nn.Linear(c, modes)
         self.scale = nn.Parameter(torch.zeros(modes))
         self.register_buffer("covariance", torch.zeros(modes, modes))  # none yet
@@ -185,11 +187,11 @@ class OrthogonalBlock(nn.Module):
     def _covariance(
         self, s: Float[Tensor, "b n k"], mask: Bool[Tensor, "b n"] | None
     ) -> Float[Tensor, "k k"]:
-        """That of the batch, which changes the running one; in evaluation the running one."""
+        """In training that of the batch, which updates the running mean; else the running mean."""
         known = self.covariance.any()
         if not self.training:
-            one = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
-            return torch.where(known, self.covariance, one)
+            identity = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
+            return torch.where(known, self.covariance, identity)
         count = s.shape[:2].numel() if mask is None else mask.sum()
         current = torch.einsum("bnk,bnl->kl", s, s) / count
         with torch.no_grad():
@@ -198,7 +200,7 @@ class OrthogonalBlock(nn.Module):
         return current
 
 
-class ONO(Model):
+class ONO(SamePointsModel):
     """The Orthogonal Neural Operator: values at points in, values at the same points out.
 
     >>> model = ONO(Spec(coordinates=2, in_channels=1, out_channels=3), ONOConfig(width=16))
@@ -207,7 +209,6 @@ class ONO(Model):
     torch.Size([4, 50, 3])
     """
 
-    answers_anywhere = False
     embeds_time = True
     keeps_statistics = True
     config: ONOConfig
@@ -231,15 +232,12 @@ class ONO(Model):
     def default_config(cls, spec: Spec) -> ONOConfig:
         return ONOConfig()
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`."""
-        self.check_points(x, u, x_query, mask)
         f = self.stem_functions(x, u)
         p = self.stem_points(x, u[..., : self.stem_points.values])
         for k, block in enumerate(self.blocks):

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.attention import SelfAttention
-from lno.models.layers import MLP, full_precision
-from lno.models.lno import LatentBlock
-from lno.models.model import Model, ModelConfig
+from lno.models.layers import MLP, TransformerBlock, full_precision, joined
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.transolver import EPSILON
 
 
@@ -49,7 +49,7 @@ class SlicedLNOConfig(ModelConfig):
     layers: int = 2
 
 
-class SlicedLNO(Model):
+class SlicedLNO(SamePointsModel):
     """LNO with slices that depend on values: values at points in, values at the same points out.
 
     >>> config = SlicedLNOConfig(width=16, latents=8)
@@ -59,7 +59,6 @@ class SlicedLNO(Model):
     torch.Size([4, 50, 3])
     """
 
-    answers_anywhere = False
     has_latents = True
     config: SlicedLNOConfig
 
@@ -69,7 +68,8 @@ class SlicedLNO(Model):
         self.branch = MLP(spec.coordinates + spec.in_channels, c, c, layers)
         self.slice = nn.Linear(c, self.config.latents, bias=False)
         self.blocks = nn.ModuleList(
-            LatentBlock(c, SelfAttention(c, self.config.heads)) for _ in range(self.config.blocks)
+            TransformerBlock(c, SelfAttention(c, self.config.heads))
+            for _ in range(self.config.blocks)
         )
         self.head = MLP(c, c, spec.out_channels, layers)
 
@@ -77,18 +77,13 @@ class SlicedLNO(Model):
     def default_config(cls, spec: Spec) -> SlicedLNOConfig:
         return SlicedLNOConfig()
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`.
-
-        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
-        """
-        f, weights = self._slices(x, u, x_query, mask)
+        f, weights = self._slices(x, u, mask)
         z = torch.einsum("bnm,bnc->bmc", weights, f.to(weights.dtype))
         z = z / (weights.sum(dim=1) + EPSILON)[..., None]
         for block in self.blocks:
@@ -103,15 +98,15 @@ class SlicedLNO(Model):
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b n m"]]:
         """What each latent position reads, and what each point reads of them; see `Model`."""
-        _, weights = self._slices(x, u, x_query, mask)
+        self.check_points(x, u, x_query, mask)
+        _, weights = self._slices(x, u, mask)
         return weights / weights.sum(dim=1, keepdim=True).clamp_min(EPSILON), weights
 
     def _slices(
-        self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None
+        self, x: Tensor, u: Tensor, mask: Tensor | None
     ) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b n m"]]:
         """Features of the points, and how much of each is in each slice; nothing of padding."""
-        self.check_points(x, u, x_query, mask)
-        f = self.branch(torch.cat((x.expand(len(u), -1, -1), u), dim=-1))
+        f = self.branch(joined(x, u))
         with full_precision(f):
             weights = torch.softmax(self.slice(f.to(self.slice.weight.dtype)), dim=-1)
         return f, weights if mask is None else weights.masked_fill(~mask[..., None], 0.0)

@@ -35,7 +35,7 @@ def image_of_waves(
     """The image with the coefficients that `low_waves` gives, and no others.
 
     The coefficients of l = 0 need not be those of a real image. So the order of the two transforms
-    matters: the second one ignores what is imaginary.
+    matters: the second one ignores imaginary parts.
     """
     rows = waves.shape[-2] // 2
     # Where positive and negative wave numbers overlap, the negative ones count, as published.
@@ -111,7 +111,7 @@ class AxisConvolution(nn.Module):
         width: the number of channels.
         modes: the number of wave numbers.
         axis: 1 along the rows' index, 2 along the columns' index.
-        gain: scales the initial weights, which are Xavier's.
+        gain: a factor of the initial weights (Xavier normal).
 
     >>> AxisConvolution(width=3, modes=4, axis=1)(torch.rand(2, 20, 18, 3)).shape
     torch.Size([2, 20, 18, 3])

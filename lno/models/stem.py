@@ -1,11 +1,11 @@
-"""The first layers of the models of the published library: positions and values to features.
+"""The first layers of the models of Neural-Solver-Library: positions and values to features.
 
     f = MLP([p, u]) + placeholder + Linear(SiLU(Linear([cos s, sin s])))
     sₖ = T · 10000^(−k / ⌊D/2⌋),   k < ⌊D/2⌋
 
 p are positions or, on 2-D grids, distances to a regular grid of reference points. The placeholder
-is a learnt vector, the same at all points. The last term embeds the time T of the sample. Each
-model says which of these it has. (Wu et al., thuml/Neural-Solver-Library, 2024)
+is a learnt vector, the same at all points. The last term embeds the time T of the sample, in D
+features. Each model says which of these it has. (Wu et al., thuml/Neural-Solver-Library, 2024)
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, full_precision
+from lno.models.layers import MLP, full_precision, joined
 
 
 def reference_distances(
@@ -85,7 +85,7 @@ class Stem(nn.Module):
         placeholder: bool = False,
     ) -> None:
         super().__init__()
-        if reference is not None and (spec.grid is None or len(spec.grid) != 2):
+        if reference is not None and spec.plane is None:
             raise ValueError(
                 f"reference points need data on a 2-D grid, got grid {spec.grid}: pass "
                 "Fields(..., grid=(rows, columns)), or reference=None to use positions"
@@ -112,8 +112,7 @@ class Stem(nn.Module):
         """Features in full precision, even under autocast."""
         if self.reference is not None and self.grid is not None:
             x = reference_distances(self.grid, self.reference, like=u)[None]
-        x = x.expand(u.shape[0], -1, -1)
-        f = self.mlp(torch.cat((x, u[..., : self.values]), dim=-1))
+        f = self.mlp(joined(x, u[..., : self.values]))
         if self.placeholder is not None:
             f = f + self.placeholder
         if self.time is not None:

@@ -24,8 +24,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import PointBlock, full_precision, initialise_linear
-from lno.models.model import Model, ModelConfig
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear
+from lno.models.model import ModelConfig
+from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
 
 EPSILON = 1e-5  # added to the total weight of a slice, which may have no points
@@ -127,7 +128,7 @@ class PhysicsAttention(nn.Module):
         return torch.einsum("bhmk,bhke->bhme", torch.softmax(scores, dim=-1).to(v.dtype), v)
 
 
-class Transolver(Model):
+class Transolver(SamePointsModel):
     """Transolver: values at points in, values at the same points out.
 
     >>> config = TransolverConfig(width=16, layers=2, convolution=False, reference=None)
@@ -137,7 +138,6 @@ class Transolver(Model):
     torch.Size([4, 50, 3])
     """
 
-    answers_anywhere = False
     embeds_time = True
     config: TransolverConfig
 
@@ -145,7 +145,7 @@ class Transolver(Model):
         super().__init__(spec, config)
         c, reference = self.config.width, self.config.reference
         self.needs_grid = self.config.convolution or reference is not None
-        if self.needs_grid and (spec.grid is None or len(spec.grid) != 2):
+        if self.needs_grid and spec.plane is None:
             raise ValueError(
                 "TransolverConfig.convolution and .reference need data on a 2-D grid, got "
                 f"grid {spec.grid}: pass Fields(..., grid=(rows, columns)), or "
@@ -155,7 +155,7 @@ class Transolver(Model):
         self.placeholder = nn.Parameter(torch.rand(c) / c)
         grid = spec.grid if self.config.convolution else None
         self.blocks = nn.ModuleList(
-            PointBlock(c, PhysicsAttention(self.config, grid), self.config.mlp_ratio)
+            TransformerBlock(c, PhysicsAttention(self.config, grid), self.config.mlp_ratio)
             for _ in range(self.config.layers)
         )
         self.norm, self.head = nn.LayerNorm(c), nn.Linear(c, spec.out_channels)
@@ -165,22 +165,16 @@ class Transolver(Model):
     @classmethod
     def default_config(cls, spec: Spec) -> TransolverConfig:
         """The published sizes; without a 2-D grid, those for point clouds."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return TransolverConfig()
         return TransolverConfig(convolution=False, reference=None)
 
-    def forward(
+    def predict(
         self,
         x: Float[Tensor, "#b n d"],
         u: Float[Tensor, "b n i"],
-        x_query: Float[Tensor, "#b q d"],
         mask: Bool[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b n o"]:
-        """Predict at x from the values u observed there; see `Model.forward`.
-
-        Pass `x` itself as `x_query`. Another tensor is compared with it, which makes a GPU wait.
-        """
-        self.check_points(x, u, x_query, mask)
         f = self.stem(x, u)
         # As published: on grids the placeholder is only used if there are no values.
         if not self.config.convolution or self.stem.values == 0:

@@ -1,10 +1,12 @@
-"""U-FNO (Wen et al., 2022), as in the published library: an FNO with U-Nets in its last layers.
+"""U-FNO (Wen et al., 2022), as in Neural-Solver-Library: an FNO with U-Nets in its last layers.
 
-image = points to image(Stem(x, u))                                      see `image_model`
-image ← GELU(F⁻¹(R · F image) + Linear(image))                           2 layers
-image ← GELU(F⁻¹(R · F image) + Linear(image) + U-Net(image))            the third
-image ← F⁻¹(R · F image) + Linear(image) + U-Net(image)                  the last
-y = MLP(image to points(image))
+    image = points to image(Stem(x, u))                              see `image_model`
+    image ← GELU(F⁻¹(R · F image) + Linear(image))                   2 layers
+    image ← GELU(F⁻¹(R · F image) + Linear(image) + U-Net(image))    the third
+    image ← F⁻¹(R · F image) + Linear(image) + U-Net(image)          the last
+    y = MLP(image to points(image))
+
+R has a complex matrix for each of the lowest wave numbers, as in `fno`.
 """
 
 from __future__ import annotations
@@ -65,19 +67,17 @@ class UFNO(ImageModel):
     config: UFNOConfig
 
     def __init__(self, spec: Spec, config: UFNOConfig | None = None) -> None:
-        config = self.default_config(spec) if config is None else config
-        super().__init__(spec, config, head=config.width)
-        self.keeps_statistics = config.batch_norm
-        require_unet_image("UFNO", self.image_size, config.batch_norm)
-        self.layers = nn.ModuleList(
-            FourierLayer(config.width, config.modes, config.modes) for _ in range(LAYERS)
-        )
-        self.unets = nn.ModuleList(UNet(config.width, config.batch_norm) for _ in range(UNETS))
+        super().__init__(spec, config)
+        width, modes, batch_norm = self.config.width, self.config.modes, self.config.batch_norm
+        self.keeps_statistics = batch_norm
+        require_unet_image("UFNO", self.image_size, batch_norm)
+        self.layers = nn.ModuleList(FourierLayer(width, modes, modes) for _ in range(LAYERS))
+        self.unets = nn.ModuleList(UNet(width, batch_norm) for _ in range(UNETS))
 
     @classmethod
     def default_config(cls, spec: Spec) -> UFNOConfig:
         """The published sizes for Darcy; without a 2-D grid, with a latent grid in its place."""
-        if spec.grid is not None and len(spec.grid) == 2:
+        if spec.plane:
             return UFNOConfig()
         return UFNOConfig(reference=None, cloud=LatentGrid())
 

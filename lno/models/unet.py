@@ -1,4 +1,4 @@
-"""The U-Net of the published library: five levels of 3×3 convolutions (Ronneberger et al., 2015).
+"""The U-Net of Neural-Solver-Library: five levels of 3×3 convolutions (Ronneberger et al., 2015).
 
     e₁ = C(image),  eₖ₊₁ = C(max-pool(eₖ)),  k = 1 … 4           w, 2w, 4w, 8w, 8w channels
     d₅ = s₅(e₅),    dₖ = C([sₖ(eₖ), upsample(dₖ₊₁)]),  k = 4 … 1

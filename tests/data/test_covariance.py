@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from lno import Completion, Fields, Operator, RandomRatio
 from lno.data.covariance import NUGGETS, Covariance, Residuals
 from lno.data.gaussian_process import LENGTH_SCALES, GaussianProcess
-from lno.data.krige import conditional_mean, conditional_moments
+from lno.data.krige import ConditionedModels
 
 LEARNED = Covariance((0.3, 0.9), nugget=0.2, variance=2.0)
 
@@ -37,20 +41,23 @@ def test_the_correction_is_the_formula_written_out(noise: float) -> None:
 def test_predictions_pass_through_exact_sensors_all_the_same() -> None:
     x, u = draw(2, 30, 2), draw(2, 30, 1, seed=1)
     model = torch.zeros(1, 2, 30, 1).double()
-    found, deviation = conditional_moments(x, u, x, model, model, axes=(0, 1), learned=LEARNED)
-    assert torch.allclose(found[0], u, atol=1e-4)
-    beside = conditional_moments(x, u, x + 0.01, model, model, axes=(0, 1), learned=LEARNED)[1]
-    assert (deviation < 0.1 * beside).all()  # what varies below all distances is not known there
+    here, beside = (
+        ConditionedModels(x, u, q, model, model, axes=(0, 1), learned=LEARNED)
+        for q in (x, x + 0.01)
+    )
+    assert torch.allclose(here.mean[0], u, atol=1e-4)
+    # What varies below all distances is not known beside a sensor.
+    assert (here.deviation() < 0.1 * beside.deviation()).all()
 
 
 def test_padding_does_not_change_the_correction() -> None:
     x, u, q = draw(1, 30, 2), draw(1, 30, 1, seed=1), draw(1, 9, 2, seed=2)
     here, there = torch.sin(9 * x[..., :1])[None], torch.sin(9 * q[..., :1])[None]
-    whole = conditional_mean(x, u, q, here, there, axes=(0, 1), learned=LEARNED)
+    whole = ConditionedModels(x, u, q, here, there, axes=(0, 1), learned=LEARNED).mean
     more = [torch.cat((v, 1 + v[..., :5, :]), -2) for v in (x, u, here)]
     mask = (torch.arange(35) < 30)[None]
     given = (more[0], more[1], q, more[2], there, mask, 0.0, (0, 1), LEARNED)
-    assert torch.allclose(conditional_mean(*given), whole, atol=1e-9)
+    assert torch.allclose(ConditionedModels(*given).mean, whole, atol=1e-9)
 
 
 def fields(count: int, seed: int, scale: float, nugget: float) -> list[Residuals]:
@@ -101,3 +108,36 @@ def test_mistakes_are_refused() -> None:
         Covariance((1.0,), -1.0, 1.0)
     with pytest.raises(ValueError, match=r"Covariance\.scales"):
         Covariance((0.0,), 0.1, 1.0)
+
+
+def operator() -> Operator:
+    """Fields of a smooth wave and as much white noise, which no sensor tells of its neighbours."""
+    random, side = np.random.default_rng(0), np.linspace(0, 1, 12)
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    phase = random.uniform(0, 6, size=(60, 1))
+    y = np.sin(3 * x.sum(1) + phase) + 0.5 * random.standard_normal((60, 144))
+    small = {"width": 16, "latents": 8, "blocks": 1, "heads": 2}
+    return Operator.fit(
+        Fields(x, y=y[..., None]),
+        task=Completion(RandomRatio(0.3)),
+        conditional=True,
+        config=small,
+        epochs=2,
+        validation=0.4,
+        device="cpu",
+        progress=False,
+    )
+
+
+def test_rough_fields_get_a_nugget_which_the_file_keeps(tmp_path: Path) -> None:
+    op = operator()
+    assert op.covariance is not None and op.covariance.nugget > 0.01
+    op.save(tmp_path / "a.safetensors")
+    assert Operator.load(tmp_path / "a.safetensors", device="cpu").covariance == op.covariance
+    wrong = replace(op, covariance=LEARNED)
+    wrong.covariance = replace(LEARNED, scales=(0.3, 0.3, 0.3))
+    wrong.save(tmp_path / "b.safetensors")
+    with pytest.raises(
+        ValueError, match=r"expected 2, one for each coordinate"
+    ):
+        Operator.load(tmp_path / "b.safetensors", device="cpu")

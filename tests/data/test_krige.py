@@ -10,7 +10,7 @@ from torch import Tensor
 from lno.data import gaussian_process as gp
 from lno.data import krige as kriging
 from lno.data.gaussian_process import GaussianProcess, add_nugget, matern
-from lno.data.krige import conditional_mean, krige
+from lno.data.krige import ConditionedModels, krige
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
@@ -23,7 +23,7 @@ def wave(x: Tensor, frequency: float = 6.0) -> Tensor:
 
 def with_prior(x: Tensor, u: Tensor, q: Tensor, at_x: Tensor, at_q: Tensor, **keys) -> Tensor:
     """The conditional mean with one model as the prior mean."""
-    return conditional_mean(x, u, q, at_x[None], at_q[None], **keys)[0]
+    return ConditionedModels(x, u, q, at_x[None], at_q[None], **keys).mean[0]
 
 
 def test_the_answer_passes_through_the_observations() -> None:
@@ -133,7 +133,7 @@ def test_the_conditional_mean_is_the_formula_written_out(noise: float) -> None:
     x, q, axes = draw(2, 30, 2), draw(2, 12, 2, seed=1), (0, 1)
     errors = torch.from_numpy(np.random.default_rng(2).standard_normal((2, 30, 1)))
     u, at_x, at_q = wave(x, 9.0) + noise * errors, members(x), members(q)
-    found = conditional_mean(x, u, q, at_x, at_q, noise=noise, axes=axes)
+    found = ConditionedModels(x, u, q, at_x, at_q, noise=noise, axes=axes).mean
 
     def matern_of(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         s = np.sqrt(5) * np.linalg.norm(a[:, None] - b[None], axis=-1)
@@ -208,7 +208,7 @@ def test_models_at_once_are_each_of_them_and_share_their_covariances(
     ]
     apart = sum(factored)
     factored.clear()
-    together = conditional_mean(*given, members(x), members(q), axes=(0, 1))
+    together = ConditionedModels(*given, members(x), members(q), axes=(0, 1)).mean
     assert torch.allclose(together, torch.stack(each), atol=1e-10)
     assert sum(factored) < 0.6 * apart
 

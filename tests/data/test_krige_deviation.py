@@ -7,7 +7,7 @@ import torch
 
 from lno.data import gaussian_process
 from lno.data.gaussian_process import GaussianProcess, add_nugget, matern
-from lno.data.krige import conditional_mean, conditional_moments
+from lno.data.krige import ConditionedModels
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -45,16 +45,15 @@ def test_a_random_subset_of_many_observations_decides(monkeypatch: pytest.Monkey
     assert torch.all(process.deviation(q) >= exact - 1e-9)
 
 
-def test_moments_have_the_conditional_mean_and_vanish_at_observations() -> None:
+def test_deviations_vanish_at_observations_and_cover_the_errors_elsewhere() -> None:
     x = draw(3, 25, 1)
     u = torch.sin(7 * x)
     q = torch.cat((x, draw(3, 25, 1, seed=1)), 1)
     prior = (torch.zeros(2, 3, 25, 1).double(), torch.zeros(2, 3, 50, 1).double())
-    mean, deviation = conditional_moments(x, u, q, *prior)
-    assert torch.equal(mean, conditional_mean(x, u, q, *prior))
-    at, elsewhere = deviation.split(25, 2)
+    conditioned = ConditionedModels(x, u, q, *prior)
+    at, elsewhere = conditioned.deviation().split(25, 2)
     assert at.max() < 0.02 * elsewhere.max()
-    errors = (mean - torch.sin(7 * q))[..., 25:, :].abs()
+    errors = (conditioned.mean - torch.sin(7 * q))[..., 25:, :].abs()
     assert (errors < 4 * elsewhere + 1e-3).double().mean() > 0.95
 
 
@@ -63,6 +62,6 @@ def test_deviation_on_a_gpu_is_that_of_the_cpu() -> None:
     x, q = draw(2, 30, 2), draw(2, 17, 2, seed=1)
     prior = torch.zeros(1, 2, 30, 1).double(), torch.zeros(1, 2, 17, 1).double()
     given = (x, torch.sin(3 * x[..., :1]), q, *prior)
-    _, here = conditional_moments(*given)
-    _, there = conditional_moments(*(v.cuda() for v in given))
+    here = ConditionedModels(*given).deviation()
+    there = ConditionedModels(*(v.cuda() for v in given)).deviation()
     torch.testing.assert_close(there.cpu(), here, rtol=1e-4, atol=1e-6)

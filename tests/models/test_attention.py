@@ -11,9 +11,9 @@ from by_hand import Layers
 from scipy.special import softmax
 from small_models import close
 
-from lno.models import ATTENTIONS, LatentBlock, LNOConfig, SelfAttention
+from lno.models import ATTENTIONS, LNOConfig, SelfAttention, TransformerBlock
 from lno.models import attention as forms
-from lno.models.attention import NystromAttention, pseudo_inverse, segments
+from lno.models.attention import NystromSelfAttention, pseudo_inverse, segments
 
 EVERY_FORM = pytest.mark.parametrize("name", ATTENTIONS)
 Heads = Callable[[np.ndarray, np.ndarray, np.ndarray, Layers], np.ndarray]
@@ -144,7 +144,7 @@ def test_what_all_keys_have_in_common_is_not_read(name: str) -> None:
 @EVERY_FORM
 @pytest.mark.parametrize("masked", [False, True])
 def test_half_precision_is_near_and_trains(name: str, masked: bool) -> None:
-    block, z = LatentBlock(32, build(name, torch.float32)), tokens(100, torch.float32)
+    block, z = TransformerBlock(32, build(name, torch.float32)), tokens(100, torch.float32)
     mask = torch.arange(100) < torch.tensor([[100], [40]]) if masked else None
     full = block(z, mask)
     with torch.autocast("cpu", torch.bfloat16):
@@ -190,7 +190,7 @@ def test_segments_are_consecutive_and_of_nearly_equal_length() -> None:
         assert firsts == sorted(firsts)
         sizes = found.sum(1)[: min(8, int(real.sum()))]
         assert int(sizes.max() - sizes.min()) <= 1 and int(sizes.min()) > 0
-    assert isinstance(build("nystrom"), NystromAttention)
+    assert isinstance(build("nystrom"), NystromSelfAttention)
 
 
 @pytest.mark.parametrize("wrong", ["linear", "", None, 3, ["softmax"]])

@@ -19,7 +19,7 @@ from small_models import (
 
 from lno import Spec
 from lno.experiments.presets import PAPER_CONFIGS
-from lno.models import LNO, LatentBlock, LNOConfig, SelfAttention
+from lno.models import LNO, LNOConfig, SelfAttention, TransformerBlock
 from lno.models.streamed import SoftmaxSums, slices
 
 REFERENCE = Path(__file__).parents[1] / "fixtures" / "lno_forward_reference.npz"
@@ -182,7 +182,7 @@ def test_scores_are_float32_inside_half_precision_and_float64_in_double() -> Non
     assert double.dtype == torch.float64
 
 
-class PlainBlock(LatentBlock):
+class PlainBlock(TransformerBlock):
     """A transformer block as in textbooks: biased keys of the tokens as they are."""
 
     def forward(self, z: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
@@ -204,7 +204,7 @@ def masked_tokens(masked: bool) -> torch.Tensor | None:
 @pytest.mark.parametrize("masked", [False, True])
 def test_centred_keys_are_plain_attention_in_value_and_gradient(masked: bool) -> None:
     torch.manual_seed(0)
-    ours = LatentBlock(32, SelfAttention(32, heads=4)).double()
+    ours = TransformerBlock(32, SelfAttention(32, heads=4)).double()
     plain = PlainBlock(32, SelfAttention(32, heads=4)).double()
     with torch.no_grad():
         for parameter in ours.parameters():
@@ -224,7 +224,7 @@ def test_centred_keys_are_plain_attention_in_value_and_gradient(masked: bool) ->
 @pytest.mark.parametrize("masked", [False, True])
 def test_what_all_keys_have_in_common_is_neither_read_nor_trained(masked: bool) -> None:
     torch.manual_seed(0)
-    block, z = LatentBlock(32, SelfAttention(32, heads=4)), torch.rand(2, 9, 32)
+    block, z = TransformerBlock(32, SelfAttention(32, heads=4)), torch.rand(2, 9, 32)
     joined, mask = block.attention.query_key_value, masked_tokens(masked)
     plain = block(z, mask)
     of_keys = slice(32, 64)
@@ -250,7 +250,7 @@ def test_any_attention_can_be_part_of_a_block() -> None:
             return z.mean(1, keepdim=True).expand_as(z)
 
     torch.manual_seed(0)
-    block, z = LatentBlock(16, MeanOfAll()), torch.rand(2, 5, 16)
+    block, z = TransformerBlock(16, MeanOfAll()), torch.rand(2, 5, 16)
     read = z + block.norm_attention(z).mean(1, keepdim=True)
     inner = torch.nn.functional.gelu(block.up(block.norm_mlp(read)))
     assert torch.equal(block(z), read + block.down(inner))

@@ -7,21 +7,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 import torch
+from on_gpu import assert_gpu_agrees
 from scipy.sparse.linalg import spsolve
 
 from lno.problems.darcy import Darcy, solve_diffusion
 from lno.problems.make import generator, make
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def coefficients(problem: Darcy, count: int, seed: int = 0) -> torch.Tensor:
@@ -143,9 +135,4 @@ def test_impossible_parameters_are_errors():
 @pytest.mark.gpu
 def test_gpu_and_cpu_agree_and_the_batch_does_not_matter_bit_for_bit():
     problem = Darcy(grid=211)
-    drawn = [problem.draw(generator(0, k)) for k in range(6)]
-    cuda = torch.device("cuda")
-    cpu, gpu = np.stack(problem.solve(drawn, CPU)), np.stack(problem.solve(drawn, cuda))
-    assert np.linalg.norm(gpu - cpu) < 1e-7 * np.linalg.norm(cpu)
-    order = [5, 0, 3, 1, 1, 2]
-    assert np.array_equal(problem.solve([drawn[k] for k in order], cuda), gpu[order])
+    assert_gpu_agrees(problem, [problem.draw(generator(0, k)) for k in range(6)], 1e-7)

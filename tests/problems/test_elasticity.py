@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from on_gpu import GPU, assert_gpu_agrees
 from published_files import elasticity as published_files
 from scipy.spatial import cKDTree
 
@@ -20,15 +21,6 @@ from accuracy.elasticity import against_scikit_fem
 CPU = torch.device("cpu")
 COARSE = Elasticity(around=12, across=2)
 RUBBER = Rubber(COARSE.c1, COARSE.c2)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def draws(problem: Elasticity, count: int, seed: int = 0) -> list[np.ndarray]:
@@ -174,11 +166,7 @@ def test_impossible_parameters_are_errors():
 
 @pytest.mark.gpu
 def test_gpu_and_cpu_agree_and_the_batch_does_not_matter_bit_for_bit():
-    problem, cuda = Elasticity(), torch.device("cuda")
-    drawn = draws(problem, 6)
-    cpu, gpu = np.stack(problem.solve(drawn, CPU)), np.stack(problem.solve(drawn, cuda))
-    assert np.linalg.norm(gpu - cpu) < 1e-6 * np.linalg.norm(cpu)
-    order = [5, 0, 3, 1, 1, 2]
-    assert np.array_equal(problem.solve([drawn[k] for k in order], cuda), gpu[order])
+    drawn = draws(Elasticity(), 6)
+    assert_gpu_agrees(Elasticity(), drawn, 1e-6)
     absurd = Elasticity(traction=1e9)
-    assert list(absurd.solve_safely(drawn[:2], cuda)) == [None, None]
+    assert list(absurd.solve_safely(drawn[:2], GPU)) == [None, None]

@@ -17,15 +17,6 @@ C1, C2 = 1.863e5, 9.79e3
 RUBBER = Rubber(C1, C2)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def nodes_of(problem: Elasticity, count: int = 1) -> torch.Tensor:
     drawn = [problem.draw(generator(0, k)) for k in range(count)]
     return torch.from_numpy(problem.nodes(np.stack(drawn)))

@@ -14,15 +14,6 @@ CPU = torch.device("cpu")
 DOUBLE = torch.empty(0, dtype=torch.float64)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def initial(problem: NS2d, count: int, seed: int = 0) -> torch.Tensor:
     """Initial vorticities (count, n, n) in double precision."""
     drawn = np.stack([problem.draw(generator(seed, k)) for k in range(count)])

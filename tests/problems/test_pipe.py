@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from on_gpu import assert_gpu_agrees
 from published_files import mapped
 
 from lno.problems import Pipe, read_published
@@ -18,15 +19,6 @@ from lno.problems.pipe import TOLERANCE, newton, steady_flow
 
 CPU = torch.device("cpu")
 ONE = torch.ones(1, dtype=torch.float64)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def drawn(index: int = 0) -> np.ndarray:
@@ -320,10 +312,4 @@ def test_impossible_parameters_are_errors():
 
 @pytest.mark.gpu
 def test_gpu_and_cpu_agree_and_the_batch_does_not_matter_bit_for_bit():
-    problem = Pipe(elements=16)
-    pipes = [drawn(k) for k in range(6)]
-    cuda = torch.device("cuda")
-    cpu, gpu = np.stack(problem.solve(pipes, CPU)), np.stack(problem.solve(pipes, cuda))
-    assert difference(gpu, cpu) < 1e-7
-    order = [5, 0, 3, 1, 1, 2]
-    assert np.array_equal(problem.solve([pipes[k] for k in order], cuda), gpu[order])
+    assert_gpu_agrees(Pipe(elements=16), [drawn(k) for k in range(6)], 1e-7)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from on_gpu import GPU, assert_gpu_agrees
 from scipy.optimize import minimize
 
 from lno.problems import plasticity
@@ -19,15 +20,6 @@ from lno.problems.plasticity import FILES, GRID, RISE, TOP, Plasticity, die_piec
 CPU = torch.device("cpu")
 COARSE = Plasticity(length_nodes=21, height_nodes=7, frames=6, duration=1.2)
 FLAT = np.zeros((8, 4))
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Threads that wait for each other make small problems slow on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def die(index: int = 0) -> np.ndarray:
@@ -253,10 +245,7 @@ def test_impossible_parameters_are_errors():
 def test_the_compiled_solver_agrees_with_the_cpu_and_the_batch_does_not_matter():
     problem = replace(COARSE, frames=3, duration=0.3)
     drawn = [problem.draw(generator(0, k)) for k in range(3)]
-    cuda = torch.device("cuda")
-    cpu, gpu = np.stack(problem.solve(drawn, CPU)), np.stack(problem.solve(drawn, cuda))
-    assert relative(gpu, cpu) < 1e-6
-    assert np.array_equal(problem.solve(drawn[::-1], cuda), gpu[::-1])
-    dies = torch.from_numpy(np.stack([die_pieces(d) for d in drawn])).to(cuda)
+    assert_gpu_agrees(problem, drawn, 1e-6)
+    dies = torch.from_numpy(np.stack([die_pieces(d) for d in drawn])).to(GPU)
     failed = forge(problem.press(2.0), dies)  # unstable steps: it ends all the same
     assert bool((failed.imbalance > 0.01).all())

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.factformer import FactFormerConfig
-from lno.models.reference.library import reference_of, spec_of
+from lno.models.reference.library import reference_of, sizes_of, spec_of
 from lno.models.reference.weights import Published
 
 # The published layers of an axis: its reducer, and its queries and keys.
@@ -26,14 +26,7 @@ def translate(
         config: `args`, the library's arguments.
     """
     args = config["args"]
-    sizes = FactFormerConfig(
-        args["n_hidden"],
-        args["n_layers"],
-        args["n_heads"],
-        args["mlp_ratio"],
-        reference_of(args),
-        bool(args["time_input"]),
-    )
+    sizes = FactFormerConfig(**sizes_of(args), reference=reference_of(args))
     published = Published(weights, "FactFormer")
     published.stem()
     for k in range(sizes.layers):
@@ -48,6 +41,5 @@ def translate(
         published.layer(f"{ours}.value", f"{theirs}.to_v")
         published.layer(f"{ours}.output", f"{theirs}.to_out.0")
         published.block_mlp(f"blocks.{k}")
-    published.layer("norm", f"blocks.{sizes.layers - 1}.ln_3")
-    published.layer("head", f"blocks.{sizes.layers - 1}.mlp2")
+    published.last_layers(sizes.layers)
     return sizes, spec_of(args), published.state()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.galerkin import GalerkinConfig
-from lno.models.reference.library import reference_of, spec_of
+from lno.models.reference.library import reference_of, sizes_of, spec_of
 from lno.models.reference.weights import Published
 
 
@@ -23,14 +23,7 @@ def translate(
         config: `args`, the library's arguments.
     """
     args = config["args"]
-    sizes = GalerkinConfig(
-        args["n_hidden"],
-        args["n_layers"],
-        args["n_heads"],
-        args["mlp_ratio"],
-        reference_of(args),
-        bool(args["time_input"]),
-    )
+    sizes = GalerkinConfig(**sizes_of(args), reference=reference_of(args))
     published = Published(weights, "Galerkin Transformer")
     published.stem()
     for k in range(sizes.layers):
@@ -38,8 +31,7 @@ def translate(
         published.layer(f"blocks.{k}.norm_keys", f"blocks.{k}.ln_1a")
         move_attention(published, f"blocks.{k}.attention", f"blocks.{k}.Attn")
         published.block_mlp(f"blocks.{k}")
-    published.layer("norm", f"blocks.{sizes.layers - 1}.ln_3")
-    published.layer("head", f"blocks.{sizes.layers - 1}.mlp2")
+    published.last_layers(sizes.layers)
     return sizes, spec_of(args), published.state()
 
 

@@ -1,4 +1,4 @@
-"""What the translators of the library's models of images share."""
+"""What the translators of the library's image-based models share."""
 
 from __future__ import annotations
 

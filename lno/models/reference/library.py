@@ -19,6 +19,17 @@ def spec_of(args: Mapping[str, Any]) -> Spec:
     )
 
 
+def sizes_of(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes that all its transformers have, as keys of their configs here."""
+    return {
+        "width": args["n_hidden"],
+        "layers": args["n_layers"],
+        "heads": args["n_heads"],
+        "mlp_ratio": args["mlp_ratio"],
+        "time_input": bool(args["time_input"]),
+    }
+
+
 def reference_of(args: Mapping[str, Any]) -> int | None:
     """The number of reference points along an axis, whose distances replace positions."""
     return args["ref"] if args["unified_pos"] and args["geotype"] != "unstructured" else None

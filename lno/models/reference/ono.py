@@ -10,7 +10,7 @@ from torch import Tensor
 from lno.data.fields import Spec
 from lno.models.ono import ONOConfig
 from lno.models.reference.galerkin import move_attention
-from lno.models.reference.library import spec_of
+from lno.models.reference.library import sizes_of, spec_of
 from lno.models.reference.weights import Published
 
 ATTENTIONS = {"linear": "linear", "selfAttention": "softmax", "nystrom": "nystrom"}
@@ -32,15 +32,8 @@ def translate(
             f"expected unified_pos 0 and attn_type {', '.join(ATTENTIONS)}, which the library's "
             f"ONO can run, got {args['unified_pos']} and {args['attn_type']!r}"
         )
-    sizes = ONOConfig(
-        args["n_hidden"],
-        args["n_layers"],
-        args["n_heads"],
-        args["psi_dim"],
-        args["mlp_ratio"],
-        ATTENTIONS[args["attn_type"]],
-        bool(args["time_input"]),
-    )
+    attention = ATTENTIONS[args["attn_type"]]
+    sizes = ONOConfig(**sizes_of(args), modes=args["psi_dim"], attention=attention)
     published = Published(weights, "ONO")
     published.stem("stem_functions", "preprocess_z")
     published.mlp("stem_points.mlp", "preprocess_x")

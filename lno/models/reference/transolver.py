@@ -45,8 +45,7 @@ def translate(
         published.put(f"blocks.{k}.attention.temperature", temperature.flatten())
         for ours, theirs in BLOCK.items():
             published.layer(f"blocks.{k}.{ours}", *(f"blocks.{k}.{name}" for name in theirs))
-    published.layer("norm", f"blocks.{layers - 1}.ln_3")
-    published.layer("head", f"blocks.{layers - 1}.mlp2")
+    published.last_layers(layers)
     state = published.state()
     width = state["placeholder"].shape[0]
     positions = state["stem.mlp.input.weight"].shape[1] - in_channels

@@ -64,11 +64,16 @@ class Published:
         self.layer(f"{ours}.output", f"{theirs}.linear_post")
 
     def block_mlp(self, ours: str, theirs: str | None = None) -> None:
-        """The norm and MLP of a `PointBlock`, from the library's block; None: of the same name."""
+        """The MLP of a `TransformerBlock` and its norm; None: the library's block has our name."""
         theirs = ours if theirs is None else theirs
         self.layer(f"{ours}.norm_mlp", f"{theirs}.ln_2")
         self.layer(f"{ours}.up", f"{theirs}.mlp.linear_pre.0")
         self.layer(f"{ours}.down", f"{theirs}.mlp.linear_post")
+
+    def last_layers(self, blocks: int) -> None:
+        """The norm and linear layer after so many blocks; the library has them in its last one."""
+        self.layer("norm", f"blocks.{blocks - 1}.ln_3")
+        self.layer("head", f"blocks.{blocks - 1}.mlp2")
 
     def stem(self, ours: str = "stem", theirs: str = "preprocess") -> None:
         """A `Stem` from the library's layers, which stand apart there."""
