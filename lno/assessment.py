@@ -27,6 +27,7 @@ from lno.data.spec import Sample
 from lno.evaluation import Errors
 from lno.metrics import METRICS
 from lno.operator import Operator
+from lno.prediction import as_trained
 from lno.simple_methods import SimpleMethods, nearest_distance, predict_simply
 from lno.tasks import Rollout
 from lno.trust.trust import measure
@@ -148,13 +149,13 @@ class Assessment:
             found.append((*pair, other.name))
         theirs, ours, name = min(found, key=lambda m: m[0].mean() / max(m[1].mean(), 1e-300))
         more = theirs - ours
-        both = f"{name} has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
+        both = f"has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
         both += f"{_percent(ours.mean())}, {on}"
         if len(more) > 1 and abs(more.mean()) < CLEAR * more.std(ddof=1) / np.sqrt(len(more)):
-            return f"A simple method is about as good: {both}, too few to tell them apart."
+            return f"A simple method is about as good: {name} {both}, too few to tell them apart."
         if more.mean() <= 0:
-            return f"A simple method is better: {both}."
-        return f"The operator is better than the simple methods: the best of them, {both}."
+            return f"A simple method is better: {name} {both}."
+        return f"The operator is better than the simple methods: the best of them, {name}, {both}."
 
 
 def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Assessment:
@@ -169,6 +170,7 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     if test.y is None:
         raise ValueError("the data have no answers y to compare with")
     operator.labels.compare(test, "x", "y")
+    test = as_trained(operator, test)
 
     def predict(batch: Batch) -> Tensor:
         operator.labels.require_batch(batch)
@@ -185,10 +187,12 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     errors = evaluation.evaluate(predict, fields, task, weighted=operator.weighted)
     pairs = [pair for batch, found in recorded for pair in _unpadded(batch, found)]
     samples, predictions = [one for one, _ in pairs], [found for _, found in pairs]
+    if fields.cells is not None:
+        samples = [one._replace(cells=fields[k].cells) for k, one in enumerate(samples)]
     own = {name: np.array(values) for name, values in errors.samples.items()}
     rivals, simple, seen = [Rival(OPERATOR, own)], SimpleMethods([], {}), 0
     if train is not None:
-        prepared = task.prepare(train)
+        prepared = task.prepare(as_trained(operator, train))
         simple = predict_simply(prepared, samples, operator.normalizers.x, task)
         known = {_content(one.y) for one in prepared}
         seen = sum(_content(one.y) in known for one in samples)

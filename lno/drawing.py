@@ -247,7 +247,7 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Picture:
     shape = max(panel.nodes.shape for row in rows for panel in row)
     heights = [2.5 * shape + 0.65 if _shares_colours(row) else 2.85 * shape + 1.1 for row in rows]
     size = (3.1 * columns, sum(heights) + 0.4 * bool(title))
-    figure = Picture(figsize=size, layout="constrained")
+    figure = Picture(figsize=size, layout="compressed")  # for axes of equal scales
     axes = figure.subplots(len(rows), columns, squeeze=False)
     bar: dict[str, Any] = {"location": "bottom", "aspect": 24, "format": "{x:g}"}
     for r, row in enumerate(rows):
@@ -350,8 +350,8 @@ def set_limits(axis: Axes, nodes: Nodes) -> None:
 
 
 def scale_of(values: np.ndarray) -> Scale:
-    """Colours for values: symmetric about zero where both signs matter."""
-    low, high = float(np.min(values)), float(np.max(values))
+    """Colours for values, NaN for none: symmetric about zero where both signs matter."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     span = max(-low, high)
     return (FIELD, -span, span) if min(-low, high) > 0.05 * span else ("viridis", low, high)
 

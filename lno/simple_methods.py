@@ -3,7 +3,8 @@
 - the mean of the training answers;
 - the answer of the nearest training sample, by its inputs;
 - kernel ridge regression from the inputs to POD coefficients of the answers;
-- kriging, where the field itself is observed at some points;
+- kriging, where the field itself is observed at some points, and about a linear trend in covariates
+  if there are any;
 - the background, where the data have one.
 
 The inputs of a sample are its parameters, its observed values, and its positions where these differ
@@ -27,6 +28,7 @@ from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.data.spec import Sample
 from lno.tasks import Completion, Task
+from lno.text import visible
 
 MEAN, NEAREST = "mean of the training samples", "nearest training sample"
 REGRESSION, KRIGING, BACKGROUND = "kernel ridge regression", "kriging", "background alone"
@@ -119,7 +121,12 @@ def predict_simply(
         both = "; ".join(filter(None, (about, note)))
         methods.append(_spread(REGRESSION, common, test, found, every, both))
     if task is not None and task.observes_answers:
-        methods.append(_kriged(test, place, coordinates.distance_axes))
+        covariates = train.names["x"][train.space :]
+        axes = coordinates.distance_axes
+        methods.append(_kriged(KRIGING, test, place, axes, train.spec.coordinates))
+        if covariates:
+            name = f"{KRIGING} with a linear trend in {visible(', '.join(covariates))}"
+            methods.append(_kriged(name, test, place, axes, train.space))
     if train.background is not None:
         methods.append(Method(BACKGROUND, [one.background for one in test]))
     return SimpleMethods(methods, left_out)
@@ -187,7 +194,8 @@ class CommonPoints:
     Args:
         positions: features of these points.
         matched: point k of any sample, of training or test, is point k here: samples are on the
-            same points, or on grids of one shape. Else answers are interpolated.
+            same points, on grids of one shape, or on meshes with the same cells. Else answers are
+            interpolated.
         place: positions to features.
     """
 
@@ -200,8 +208,8 @@ class CommonPoints:
         """Those of training samples if all samples share them, else some of one of them."""
         sizes = columns.sizes(train.x_query, len(train))
         middle = train[int(np.argsort(sizes)[len(sizes) // 2])].x_query
-        whole = train.grid is not None and train.grid_index is None
-        matched = _matched(train.x_query, len(train), [one.x_query for one in test], whole)
+        nodes = _nodes_correspond(train, test)
+        matched = _matched(train.x_query, len(train), [one.x_query for one in test], nodes)
         if not matched and len(middle) > REFERENCE:
             some = np.random.default_rng(0).permutation(len(middle))[:REFERENCE]
             middle = middle[np.sort(some)]
@@ -234,17 +242,28 @@ class CommonPoints:
         return np.array(chosen)
 
 
-def _matched(
-    points: columns.Column, count: int, others: Sequence[np.ndarray], whole_grid: bool
-) -> bool:
-    """Whether all samples are on the same points, or on whole grids of one size."""
+def _nodes_correspond(train: Fields, test: Sequence[Sample]) -> bool:
+    """Whether query point k is the same node in all samples of one size, wherever it lies.
+
+    So it is on whole grids, and on meshes whose samples all have the same cells.
+    """
+    if train.grid is not None and train.grid_index is None:
+        return True
+    if train.cells is None or not columns.is_shared(train.cells):
+        return False
+    cells = columns.sample(train.cells, 0)
+    return all(one.cells is not None and np.array_equal(one.cells, cells) for one in test)
+
+
+def _matched(points: columns.Column, count: int, others: Sequence[np.ndarray], nodes: bool) -> bool:
+    """Whether all samples are on the same points, or have as many nodes that correspond."""
     first = columns.sample(points, 0)
     shared = columns.is_shared(points)
     samples = others if shared else [*columns.samples(points, count), *others]
     if not all(x.shape == first.shape for x in samples):
         return False
     far = 1e-5 * float(np.ptp(first, axis=0).max())
-    return (whole_grid and not shared) or all(np.allclose(x, first, 0, far) for x in samples)
+    return (nodes and not shared) or all(np.allclose(x, first, 0, far) for x in samples)
 
 
 def _spread(
@@ -268,8 +287,8 @@ def _inputs(
     train: Fields, test: Sequence[Sample], place: Place
 ) -> tuple[Float[np.ndarray, "s f"], Float[np.ndarray, "t f"]] | None:
     """The inputs of training and test samples as vectors; None where nothing varies."""
-    whole = train.grid is not None and train.grid_index is None and train.same_points
-    matched = _matched(train.x, len(train), [one.x for one in test], whole)
+    nodes = train.same_points and _nodes_correspond(train, test)
+    matched = _matched(train.x, len(train), [one.x for one in test], nodes)
     reference = train[0].x
     if not matched and len(reference) > REFERENCE:
         some = np.random.default_rng(0).permutation(len(reference))[:REFERENCE]
@@ -318,8 +337,13 @@ def nearest(
     return squared_distances(test, train).argmin(1)
 
 
-def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method:
-    """Kriging of the observations of each sample, about their mean."""
+def _kriged(
+    name: str, test: Sequence[Sample], place: Place, axes: Sequence[int], space: int
+) -> Method:
+    """Kriging of the observations of each sample.
+
+    It is about their mean, or about their linear regression on the coordinates from `space` on.
+    """
     sensors = max(len(one.x) for one in test)
     count = min(len(test), max(KRIGED // 4, KRIGED * SENSORS // max(sensors, SENSORS)))
     some = set(np.linspace(0, len(test) - 1, count).round().astype(int).tolist())
@@ -327,12 +351,27 @@ def _kriged(test: Sequence[Sample], place: Place, axes: Sequence[int]) -> Method
     for k in sorted(some):
         one = test[k]
         u = _anomalies_at_sensors(one, place)
-        level = u.mean(0)
-        at, there = (torch.from_numpy(place(x))[None] for x in (one.x, one.x_query))
-        values = krige(at, torch.from_numpy(u - level)[None], there, axes=axes)[0].numpy() + level
+        here, there = _trend(one, u, space)
+        at, to = (torch.from_numpy(place(x))[None] for x in (one.x, one.x_query))
+        values = krige(at, torch.from_numpy(u - here)[None], to, axes=axes)[0].numpy() + there
         found[k] = values if one.background is None else values + one.background
     note = "" if count == len(test) else f"on {count} of the {len(test)} samples"
-    return Method(KRIGING, found, note)
+    return Method(name, found, note)
+
+
+def _trend(
+    one: Sample, u: Float[np.ndarray, "n o"], space: int
+) -> tuple[Float[np.ndarray, "n o"], Float[np.ndarray, "q o"]]:
+    """The regression of values on the coordinates from `space` on, at sensors and at queries."""
+    known, asked = (x[:, space:].astype(np.float64) for x in (one.x, one.x_query))
+    middle, spread = known.mean(0), np.maximum(known.std(0), 1e-9)
+    here, there = (
+        np.column_stack((np.ones(len(x)), (x - middle) / spread)) for x in (known, asked)
+    )
+    if len(u) <= 2 * here.shape[1]:  # too few to tell a slope
+        here, there = here[:, :1], there[:, :1]
+    slopes = np.linalg.lstsq(here, u, rcond=None)[0]
+    return here @ slopes, there @ slopes
 
 
 def _anomalies_at_sensors(one: Sample, place: Place) -> Float[np.ndarray, "n o"]:

@@ -69,6 +69,23 @@ def test_errors_are_those_of_evaluate() -> None:
         np.testing.assert_allclose(one.y, known.y, rtol=1e-6)
 
 
+def test_what_the_operator_knows_beside_the_data_counts() -> None:
+    """A climatology and the sphere are in the operator, not in the file that it is tested on."""
+    random = np.random.default_rng(0)
+    x = np.stack((random.uniform(-80, 80, 30), random.uniform(0, 360, 30)), 1)
+    month, phase = np.tile([0.0, 1.0], 10), random.uniform(0, 6, (20, 1))
+    y = 20 * month[:, None] + np.sin(np.deg2rad(x[:, 1]) + phase)
+    names = {"x": ["lat", "lon"], "y": ["T"], "parameters": ["month"]}
+    data = Fields(x, y=y[..., None], parameters=month[:, None], names=names)
+    keys = {"task": Completion(RandomRatio(0.3)), "conditional": True, "config": CONFIG}
+    keys |= {"epochs": 1, "progress": False, "device": "cpu", "background": "climatology:month"}
+    made = Operator.fit(data.replace(sphere=("lat", "lon")), **keys)
+    found = assess(made, data, data)
+    assert found.errors == made.errors(data)
+    errors = {rival.name: rival.errors["relative_l2"].mean() for rival in found.rivals}
+    assert errors["kriging"] < errors["background alone"]
+
+
 def test_an_error_in_one_channel_only() -> None:
     data = waves()
     found = assess(wrong_by(data, lambda batch: batch.y * torch.tensor([0.0, 0.1])), data)
@@ -167,7 +184,7 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
     alike = between([0.01, 0.02, 0.03], [0.02, 0.01, 0.031])
     assert alike.startswith("A simple method is about as good: kriging has")
     some = between([0.01, 0.5, 0.01], [0.02, np.nan, 0.02])  # on the samples of both
-    assert "kriging has a mean relative L2 error of 2 %, the operator 1 %" in some
+    assert "kriging, has a mean relative L2 error of 2 %, the operator 1 %" in some
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")
 
 

@@ -126,6 +126,21 @@ def test_grids_of_one_shape_correspond_node_by_node() -> None:
     assert not any("interpolated" in method.note for method in found.methods)
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_meshes_with_the_same_cells_correspond_node_by_node(same: bool) -> None:
+    """A mesh that moves with the shape; with other cells, its nodes are other nodes."""
+    square = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    stretch = np.arange(1.0, 7.0)[:, None, None]
+    cells = np.array([[0, 1, 2], [0, 2, 3]])
+    train = Fields(stretch * square, y=stretch * np.arange(4.0)[:, None], cells=cells)
+    given = cells if same else cells[:, ::-1]
+    x, y = 3.5 * square, 3.5 * np.arange(4.0)[:, None]
+    found = predict(train, [Sample(x, np.zeros((4, 0)), x, y, cells=given)])
+    assert any("interpolated" in method.note for method in found.methods) != same
+    if same:
+        np.testing.assert_allclose(answers(found, REGRESSION)[0], y, atol=2e-2)
+
+
 def test_samples_on_different_points_are_interpolated() -> None:
     """A linear answer whose slope is the input: known everywhere up to the spacing of points."""
     random = np.random.default_rng(0)
@@ -160,6 +175,30 @@ def test_sensors_find_the_sample_that_fits_them_and_are_kriged() -> None:
     alone = krige(at, (u - u.mean())[None], to, axes=coordinates.distance_axes)[0] + u.mean()
     np.testing.assert_allclose(answers(found, KRIGING)[0], alone, atol=1e-4)
     assert found.left_out == {REGRESSION: "the observed points differ from sample to sample"}
+
+
+def test_kriging_about_a_linear_trend_knows_the_covariates() -> None:
+    """Temperature falls with elevation, which jumps from place to place."""
+    random = np.random.default_rng(0)
+    place, height = np.linspace(0, 1, 40)[:, None], random.uniform(0, 3, (40, 1))
+    y = np.sin(6 * place + np.arange(5.0)[:, None, None]) - 6.5 * height
+    x, space = np.hstack((place, height)), 1
+    data = Fields(x, y=y, space=space, names={"x": ["s", "elevation"]})
+    seen = np.arange(0, 40, 2)
+    test = [Sample(x[seen], one.y[seen], x, one.y) for one in data]  # type: ignore[index]
+    found = predict(data, test, Completion(RandomRatio(0.5)))
+    trend = "kriging with a linear trend in elevation"
+    plain, better = (
+        np.mean(
+            [np.abs(v - one.y).mean() for v, one in zip(answers(found, name), test, strict=True)]
+        )
+        for name in (KRIGING, trend)
+    )
+    assert better < 0.2 < plain
+    few = [Sample(x[:4], one.y[:4], x, one.y) for one in data]  # type: ignore[index]
+    same = predict(data, few, Completion(RandomRatio(0.5)))  # too few sensors for a slope
+    for one, other in zip(answers(same, KRIGING), answers(same, trend), strict=True):
+        np.testing.assert_allclose(one, other)
 
 
 def test_of_many_samples_some_are_kriged() -> None:

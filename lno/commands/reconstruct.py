@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import numpy as np
 import typer
+from matplotlib.figure import Figure
 
 from lno.commands.console import FLAGGED, new_app, show
 from lno.data import Fields
 from lno.data.labels import Labels
+from lno.data.pictures import nodes_of_sample
 from lno.data.sensors import SensorError
 from lno.data.tables import read_header, read_numbered
 from lno.data.write import require_suffix, write
+from lno.drawing import Panel, connected, error_scale, figure_of
 from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
@@ -108,11 +111,8 @@ def reconstruct_file(
     reconstructor = Reconstructor.load(PRETRAINED if model is None else model, device)
     _require_level(reconstructor, bounds)
     labels = reconstructor.completer.labels
-    coordinates, [quantity] = labels.names["x"], labels.names["y"]
-    if plot is not None and (len(coordinates) != 2 or len(reconstructor.grid) != 2):
-        raise ValueError(
-            f"can only draw fields of two coordinates on a grid, got {', '.join(coordinates)}"
-        )
+    if plot is not None and len(reconstructor.axes()) != 2:
+        nodes_of_sample(reconstructor.domain_fields, 0)  # raises where they cannot be drawn
     x, u, numbers, lines = _read(sensors, labels, parameters or {})
     try:
         with one_thread() if len(u) <= ON_ONE_CORE else nullcontext():
@@ -126,15 +126,40 @@ def reconstruct_file(
     else:
         write(out, _as_fields(reconstructor, found))
     if plot is not None:
-        ends = cast(tuple[tuple[float, float], tuple[float, float]], reconstructor.domain())
-        plane = plots.Plane((coordinates[0], coordinates[1]), *ends)
-        if found.lower is None or found.upper is None:
-            figure = plots.field_picture(plane, found.mean, (x, u[:, 0]), quantity)
-        else:
-            width = found.upper - found.lower
-            figure = plots.bounded_field(plane, found.mean, width, (x, u[:, 0]), quantity)
+        x, u = reconstructor.validated(x, u, noise)  # longitudes as in the domain
+        figure = _picture(reconstructor, found, x, u[:, 0])
         plots.save(figure, plot)
     return found
+
+
+def _picture(
+    reconstructor: Reconstructor, found: Reconstruction, x: np.ndarray, u: np.ndarray
+) -> Figure:
+    """The field with its sensors and, where there are bounds, their width."""
+    labels, values = reconstructor.completer.labels, found.mean
+    [quantity], names = labels.names["y"], labels.names["x"]
+    bounded = found.lower is not None and found.upper is not None
+    width = found.upper - found.lower if bounded else None  # type: ignore[operator]
+    low, high = (list(ends) for ends in reconstructor.domain())
+    places = x[:, : labels.space]
+    if len(found.axes) != 2:
+        nodes = connected(nodes_of_sample(reconstructor.domain_fields, 0))
+        counted = "one sensor" if len(u) == 1 else f"{len(u)} sensors"
+        shown = reconstructor.at_points(values)
+        panels = [Panel(f"{quantity} from {counted}", nodes, shown, marks=places)]
+        if width is not None:
+            wide = reconstructor.at_points(width)
+            panels.append(Panel("width of the bounds", nodes, wide, scale=error_scale(wide)))
+        return figure_of([panels])
+    for k, axis in enumerate(found.axes):  # whole rows of a grid may be missing
+        low[k], high[k] = min(low[k], axis.min()), max(high[k], axis.max())
+        if axis[0] > axis[-1]:  # latitudes from north to south
+            values = np.flip(values, k)
+            width = None if width is None else np.flip(width, k)
+    plane = plots.Plane((names[0], names[1]), (low[0], low[1]), (high[0], high[1]))
+    if width is None:
+        return plots.field_picture(plane, values, (places, u), quantity)
+    return plots.bounded_field(plane, values, width, (places, u), quantity)
 
 
 def _read(

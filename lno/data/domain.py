@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 
 from lno.data import columns
 from lno.data.fields import Fields
+from lno.data.grids import completed_axis
 
 
 @dataclass(frozen=True)
@@ -94,9 +95,10 @@ class Domain:
             axis[steps] = values
             if np.abs(axis[steps] - values).max() > 1e-5 * max(np.ptp(values), 1e-300):
                 return ()
-            known = np.flatnonzero(~np.isnan(axis))
-            # A whole row of a grid may be missing: its coordinate follows from the others.
-            found.append(np.interp(np.arange(grid[k]), known, axis[known]))
+            whole = completed_axis(axis)
+            if whole is None:
+                return ()
+            found.append(whole)
         return tuple(found)
 
     def on_grid(self, values: Float[np.ndarray, " p"]) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from lno.data import columns
 from lno.data.fields import Fields
+from lno.data.grids import completed_axis
 
 SAMPLE = "sample"
 Part = tuple[tuple[str, ...], np.ndarray, dict[str, str]]  # axes, values, attributes
@@ -109,8 +110,9 @@ def _grid_axes(fields: Fields) -> list[np.ndarray] | None:
             found[axis][at] = here[:, axis]
             if not np.array_equal(found[axis][at], here[:, axis]):
                 return None
-    whole = not any(np.isnan(axis).any() for axis in found)
-    return found if whole and all(len(np.unique(a)) == len(a) for a in found) else None
+    whole = [axis for axis in map(completed_axis, found) if axis is not None]
+    distinct = all(len(np.unique(axis)) == len(axis) for axis in whole)
+    return whole if len(whole) == len(found) and distinct else None
 
 
 def _indices(fields: Fields) -> Iterator[tuple[int, np.ndarray]]:

@@ -354,7 +354,7 @@ class Fields(Exchange):
         if self.parameters is not None:
             given += f", parameters {names['parameters']}"
         answers = "" if self.y is None else f" → {names['y']} at {there}"
-        return f"Fields({len(self)} samples: {given}{answers})"
+        return f"Fields({len(self)} sample{'s' * (len(self) != 1)}: {given}{answers})"
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -57,6 +57,28 @@ def unit_axis(n: int, points: str) -> Float[np.ndarray, " n"]:
     )
 
 
+def completed_axis(axis: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | None:
+    """An axis of a grid whose missing coordinates, NaN, follow from the others.
+
+    Where a whole row of a grid has no point, as at a pole on land. Inside they are interpolated,
+    outside the first or last step continues. None: there are fewer than two to go by.
+
+    >>> completed_axis(np.array([np.nan, 80.0, np.nan, 60.0, np.nan])).tolist()
+    [90.0, 80.0, 70.0, 60.0, 50.0]
+    """
+    known = np.flatnonzero(~np.isnan(axis))
+    if len(known) == len(axis):
+        return axis
+    if len(known) < 2:
+        return None
+    at, there = np.arange(len(axis)), axis[known]
+    steps = np.diff(there) / np.diff(known)
+    found = np.interp(at, known, there)
+    found[: known[0]] += (at[: known[0]] - known[0]) * steps[0]
+    found[known[-1] + 1 :] += (at[known[-1] + 1 :] - known[-1]) * steps[-1]
+    return found.astype(axis.dtype)
+
+
 def find_grid(
     x: Float[np.ndarray, "n d"],
 ) -> tuple[tuple[int, ...], Int[np.ndarray, " n"]] | None:

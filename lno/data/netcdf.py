@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.io import netcdf_file
 
+from lno.data.grids import completed_axis
 from lno.data.results import Names, Result
 from lno.files import replacing
 from lno.version import __version__
@@ -109,9 +110,10 @@ def _axes(result: Result) -> list[Float[np.ndarray, " m"]]:
         axis = np.full(grid[k], np.nan, values.dtype)
         axis[steps] = values
         close = np.abs(axis[steps] - values) <= 1e-6 * np.ptp(values)
-        if np.isnan(axis).any() or not close.all():
+        whole = completed_axis(axis)
+        if whole is None or not close.all():
             return []
-        axes.append(axis)
+        axes.append(whole)
     return axes
 
 

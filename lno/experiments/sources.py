@@ -128,14 +128,14 @@ def _own(
 ) -> OwnRun:
     """The run on a file of the user's own."""
     require_answers(fields, path)
-    how, name = division or Division(), preset or CHOSEN
-    chosen = None if preset is None else find_preset(path.stem, preset, model or "lno")
+    how, name, data = division or Division(), preset or CHOSEN, problem_of(fields, path)
+    chosen = None if preset is None else find_preset(data, preset, model or "lno")
     task: Task = Steady() if chosen is None else chosen.task
     if observe is not None:
         require_completable(fields, path, rollout, first_guess)
         task = Completion(observe)
     else:
-        task = _task_on(fields, task, model or "lno", rollout, f"{name} of {path.stem}") or task
+        task = _task_on(fields, task, model or "lno", rollout, f"{name} of {data}") or task
     if chosen is None:
         where = pick_device(device).type
         kind, chosen = chosen_for(fields, how, task, where, model)
@@ -143,7 +143,7 @@ def _own(
         kind = model or "lno"
         chosen = replace(chosen, task=task, conditional=isinstance(task, Completion))
     return OwnRun(
-        path.stem, kind, name, data=str(path.resolve()), task=task, chosen=chosen, division=how
+        data, kind, name, data=str(path.resolve()), task=task, chosen=chosen, division=how
     )
 
 
@@ -192,9 +192,14 @@ def on_file(specs: Sequence[RunSpec], path: Path, experiment: Experiment) -> lis
 
 
 def problem_of(fields: Fields, path: Path) -> str:
-    """The problem that a file belongs to; its name where it belongs to none."""
+    """The problem that a file belongs to by its provenance; the file's name if to none.
+
+    A file of somebody's own that is called pipe.h5 is not one of the problem.
+    """
     named = str(fields.provenance.get("problem"))
-    return named if named in PROBLEMS else path.stem
+    if named in PROBLEMS:
+        return named
+    return path.name if path.stem in PROBLEMS else path.stem
 
 
 def held_out_samples(operator: Operator, name: str | Path, device: str = "auto") -> Fields:

@@ -90,7 +90,7 @@ class Airfoil(Problem):
 
     >>> from lno.problems.make import make
     >>> make(Airfoil(surface=16, wake=4, normal=6, far=5.0), samples=1, seed=7)
-    Fields(1 samples: x, y at 175 points of xi, eta → Mach at the same points)
+    Fields(1 sample: x, y at 175 points of xi, eta → Mach at the same points)
     """
 
     mach: float = 0.8

@@ -109,7 +109,7 @@ class Plasticity(Problem):
 
     >>> from lno.problems.make import make
     >>> make(Plasticity(length_nodes=11, height_nodes=4, frames=4), samples=1, seed=7)
-    Fields(1 samples: die at 176 points of xi, eta, t → x, y, u_x, u_y at the same points)
+    Fields(1 sample: die at 176 points of xi, eta, t → x, y, u_x, u_y at the same points)
     """
 
     length_nodes: int = 101

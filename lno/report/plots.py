@@ -14,7 +14,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
-from lno.drawing import ERROR, FIELD, INK
+from lno.drawing import ERROR, FIELD, INK, scale_of
 from lno.files import replacing
 from lno.text import plain
 
@@ -75,12 +75,10 @@ def reconstruction(
 def field_picture(
     plane: Plane, values: np.ndarray, sensors: tuple[np.ndarray, np.ndarray], label: str
 ) -> Figure:
-    """One field (rows, columns) with the sensors that it was predicted from on top."""
+    """A field (rows, columns), NaN where there is none, with the sensors that it comes from."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = figure.subplots()
-    span = float(np.abs(values).max()) or 1.0
-    low, high = (-span, span) if values.min() < 0 < values.max() else (values.min(), values.max())
-    shown = draw_field(axis, plane, values, FIELD if low < 0 < high else "viridis", low, high)
+    shown = draw_field(axis, plane, values, *scale_of(values))
     x, _ = sensors
     axis.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.7)
     across, along = map(plain, plane.names)
@@ -96,18 +94,18 @@ def bounded_field(
     sensors: tuple[np.ndarray, np.ndarray],
     label: str,
 ) -> Figure:
-    """A field (rows, columns) with its sensors, and beside it how wide its bounds are."""
+    """A field (rows, columns; NaN: none) with its sensors, and beside it how wide bounds are."""
     figure = Figure(figsize=(11.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
-    span = float(np.abs(values).max()) or 1.0
-    shown = draw_field(left, plane, values, FIELD, -span, span)
+    colours, low, high = scale_of(values)
+    shown = draw_field(left, plane, values, colours, low, high)
     x, u = sensors
     marks = {"s": 16, "edgecolors": INK, "lw": 0.5, "clip_on": False}
-    left.scatter(x[:, 1], x[:, 0], c=u, cmap=FIELD, vmin=-span, vmax=span, **marks)
+    left.scatter(x[:, 1], x[:, 0], c=u, cmap=colours, vmin=low, vmax=high, **marks)
     counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
     across, along = map(plain, plane.names)
     left.set(title=plain(f"{label} from {counted}"), ylabel=across, xlabel=along)
-    wide = draw_field(right, plane, width, ERROR, 0.0, float(width.max()) or 1.0)
+    wide = draw_field(right, plane, width, ERROR, 0.0, float(np.nanmax(width)) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
     right.set(title="width of the bounds", xlabel=along)
     right.axis(plane.extent())  # sensors on the edge do not move it

@@ -25,7 +25,8 @@ class BoundedPrediction:
 
     Args:
         prediction: what `Operator.predict` gives without bounds.
-        lower, upper: its bounds, in the same form.
+        lower: its lower bounds, in the same form.
+        upper: its upper bounds.
         scores: the out-of-distribution scores of each sample.
     """
 

@@ -18,6 +18,7 @@ from scipy.io import netcdf_file
 import lno
 from lno import Fields
 from lno.data import netcdf, tables, vtu
+from lno.data.domain import Domain
 
 
 def grid(*shape: int) -> np.ndarray:
@@ -191,6 +192,26 @@ def test_gaps_of_a_grid_are_nan_and_other_points_a_list(tmp_path: Path) -> None:
     with netcdf_file(tmp_path / "b.nc", mmap=False) as file:
         assert file.variables["y0"].dimensions == ("point",)
         np.testing.assert_array_equal(file.variables["x1"][:], x[:, 1])
+
+
+def test_rows_of_a_grid_without_any_point_keep_their_coordinates(tmp_path: Path) -> None:
+    """As at a pole on land: the axis goes on, and the row is NaN."""
+    kept = np.arange(4, 16)  # of five rows, the first and the last are missing
+    data = Fields(grid(5, 4)[kept], y=np.ones((1, 12, 1)), grid=(5, 4), grid_index=kept)
+    lno.write(tmp_path / "a.nc", data)
+    with netcdf_file(tmp_path / "a.nc", mmap=False) as file:
+        assert file.variables["y0"].dimensions == ("x0", "x1")
+        np.testing.assert_allclose(file.variables["x0"][:], grid(5, 4)[::4, 0], atol=1e-12)
+        assert np.isnan(file.variables["y0"][:]).any(1).tolist() == [True, *[False] * 3, True]
+    domain = Domain.of(data)
+    assert domain is not None
+    np.testing.assert_allclose(domain.axes()[0], grid(5, 4)[::4, 0], atol=1e-12)
+    np.testing.assert_allclose(data.to_xarray()["x0"], grid(5, 4)[::4, 0], atol=1e-12)
+    row = np.arange(4)
+    one_row = Fields(grid(5, 4)[row], y=np.ones((1, 4, 1)), grid=(5, 4), grid_index=row)
+    lno.write(tmp_path / "b.nc", one_row)
+    with netcdf_file(tmp_path / "b.nc", mmap=False) as file:
+        assert file.variables["y0"].dimensions == ("point",)  # one row tells no step
 
 
 def test_covariates_are_values_on_the_grid(tmp_path: Path) -> None:

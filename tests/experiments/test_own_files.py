@@ -10,7 +10,8 @@ from command_line import lno
 
 from lno import Fields, Operator, cli
 from lno.data.division import Division
-from lno.experiments.sources import training_samples
+from lno.experiments.own import OwnRun
+from lno.experiments.sources import describe, training_samples
 from lno.ledger import Run
 from lno.training.defaults import SMALL
 
@@ -83,6 +84,13 @@ def test_a_dry_run_says_what_it_would_cost_and_writes_nothing(
     assert not (tmp_path / "run").exists()
     assert cli.run([str(word) for word in (*words, *SETTINGS[:2], "--model", "lno")]) == 0
     assert f"{SMALL.width}" not in capsys.readouterr().out.splitlines()[0]
+
+
+def test_a_file_with_the_name_of_a_problem_is_a_file_of_ones_own(tmp_path: Path) -> None:
+    plates().save(tmp_path / "pipe.h5")
+    spec = describe(str(tmp_path / "pipe.h5"), device="cpu")
+    assert isinstance(spec, OwnRun) and spec.problem == "pipe.h5"
+    assert (spec.model, spec.recipe) == ("lno_plus", "default")
 
 
 def test_a_file_with_a_split_keeps_its_order(

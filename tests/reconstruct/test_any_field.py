@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,8 @@ import pytest
 from command_line import lno
 from scipy.io import netcdf_file
 
-from lno import Fields, Reconstructor, cli
+from lno import Completion, Fields, Operator, Reconstructor, cli
+from lno.commands.reconstruct import _picture, reconstruct_file
 from lno.data.domain import Domain
 from lno.data.observe import RandomCount
 
@@ -85,6 +87,36 @@ def test_a_field_with_land_is_reconstructed_with_bounds(
     lno(capsys, "reconstruct", path, "--out", run / "field.csv", *words)
     table = np.genfromtxt(run / "field.csv", delimiter=",", names=True)
     assert np.allclose(table["T"], found["T"][sea], atol=1e-5) and len(table) == sea.sum()
+
+
+def test_a_field_with_land_is_drawn_with_north_above(run: Path) -> None:
+    path, truth = sensors(run)
+    done = {"model": run / "run", "device": "cpu"}
+    found = reconstruct_file(path, run / "field.npz", plot=run / "field.png", **done)
+    assert (run / "field.png").stat().st_size > 1000
+    reconstructor = Reconstructor.load(run / "run", "cpu")
+    rows = np.flip(found.axes[0]), *found.axes[1:]
+    upside_down = {name: np.flip(getattr(found, name), 0) for name in ("mean", "lower", "upper")}
+    at, there = np.array([[0.0, 200.0]]), np.ones(1)
+    for one in (found, replace(found, axes=rows, **upside_down)):
+        field, width = (axis.images[0] for axis in _picture(reconstructor, one, at, there).axes[:2])
+        assert field.get_extent() == [0.0, 360.0, -60.0, 60.0] and field.origin == "lower"
+        assert np.array_equal(field.get_array().filled(np.nan), found.mean, equal_nan=True)
+        low, high = field.get_clim()
+        assert low <= np.nanmin(truth) + 1 and np.nanmax(found.mean) <= high < 40
+        assert width.get_clim()[1] == np.nanmax(found.upper - found.lower)
+
+
+def test_scattered_stations_are_drawn(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, phase = random.uniform(size=(40, 2)), random.uniform(0, 6, size=(12, 1, 1))
+    data = Fields(x, y=np.sin(3 * x[:, :1] + phase), names={"x": ["x", "y"], "y": ["T"]})
+    task, config = Completion(RandomCount(9)), {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+    keys = {"epochs": 1, "config": config, "progress": False, "device": "cpu"}
+    made = Operator.fit(data, task=task, conditional=True, **keys)
+    found = (whole := Reconstructor(made, where=Domain.of(data)))(x[:5], data[0].y[:5])
+    figure = _picture(whole, found, x[:5], np.asarray(data[0].y)[:5, 0])
+    assert figure.axes[0].get_title() == "T from 5 sensors"
 
 
 def test_covariates_and_parameters_may_come_from_elsewhere(
