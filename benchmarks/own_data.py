@@ -1,11 +1,11 @@
 """Your own data: the commands of the tutorials on published data, beside simple methods.
 
     python benchmarks/own_data.py darcy_small holed_poisson sst --data FOLDER
-    python benchmarks/own_data.py parameters
+    python benchmarks/own_data.py parameters stations
 
 Each part imports its data, trains with `lno train` and measures the errors on its test samples, as
 its page under docs/tutorials does. The files of the first three parts are published (see there);
-those of the last are generated. Budgets are minutes of two CPU cores, so nothing else should run
+those of the others are generated. Budgets are minutes of two CPU cores, so nothing else should run
 meanwhile. --minutes replaces them, for a trial. Writes results/benchmarks/own_data_<part>.json.
 """
 
@@ -160,13 +160,29 @@ def parameters(data: Path, minutes: float) -> dict[str, Any]:
     script = ROOT / "examples" / "elasticity_parameters.py"
     subprocess.run([sys.executable, script, "--samples", "500"], check=True)
     lno(
-        *("data", "import", "elasticity.npz", "--out", "elasticity.h5", "--positions"),
-        *("positions:x,y", "--outputs", "sigma", "--parameters", "parameters", "--split"),
-        "400,40,60",
+        *("data", "import", "elasticity.npz", "--out", "holes.h5", "--positions", "positions:x,y"),
+        *("--outputs", "sigma", "--parameters", "parameters", "--cells", "cells"),
+        *("--split", "400,40,60"),
     )
-    lno("train", "elasticity.h5", "--minutes", minutes, "--out", "run")
+    lno("train", "holes.h5", "--minutes", minutes, "--out", "run")
     operator, cost = trained("run")
-    train, _, test = parts_of(Fields.load("elasticity.h5"), Division())
+    train, _, test = parts_of(Fields.load("holes.h5"), Division())
+    return {**cost, **compared(operator, test, train), "train": len(train)}
+
+
+def stations(data: Path, minutes: float) -> dict[str, Any]:
+    """Temperatures of stations from others on the same day, with the elevation as a covariate."""
+    script = ROOT / "examples" / "make_stations.py"
+    subprocess.run([sys.executable, script, "--out", "stations.csv"], check=True)
+    lno(
+        *("data", "import", "stations.csv", "--out", "stations.h5", "--sample", "date"),
+        *("--positions", "lon,lat", "--covariates", "elevation", "--outputs", "T"),
+        *("--split", "150,25,25"),
+    )
+    observed = ("--task", "complete", "--observe", "0.3:0.9")
+    lno("train", "stations.h5", *observed, "--minutes", minutes, "--out", "run")
+    operator, cost = trained("run")
+    train, _, test = parts_of(Fields.load("stations.h5"), Division())
     return {**cost, **compared(operator, test, train), "train": len(train)}
 
 
@@ -175,6 +191,7 @@ PARTS: dict[str, Callable[[Path, float], dict[str, Any]]] = {
     "holed_poisson": holed_poisson,
     "sst": sst,
     "parameters": parameters,
+    "stations": stations,
 }
 
 

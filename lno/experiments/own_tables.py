@@ -83,4 +83,5 @@ OWN_TABLES: dict[str, Callable[[Path], Table]] = {
     "own_holed_poisson": error_table("holed_poisson", "Varying geometry"),
     "own_parameters": error_table("parameters", "Parameters to a field"),
     "own_sst": sst_table,
+    "own_stations": error_table("stations", "Weather stations"),
 }
