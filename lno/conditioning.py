@@ -21,7 +21,9 @@ FEWEST, MOST_FIELDS, VALUES = 32, 256, 2**22  # training fields, and values of a
 FIELDS = 32  # at random, at most: half of them decide the covariance, the others judge it
 
 
-def learn_covariance(operator: Operator, held_out: Fields, trained: Fields) -> Covariance | None:
+def learn_covariance(
+    operator: Operator, trained: Fields, held_out: Fields | None
+) -> Covariance | None:
     """The covariance of residuals that corrects predictions best; see `lno.data.covariance`.
 
     None where kriging with the most likely covariance of every single field is better (of smooth
@@ -29,12 +31,13 @@ def learn_covariance(operator: Operator, held_out: Fields, trained: Fields) -> C
 
     Args:
         operator: a conditional operator.
-        held_out: whole fields, prepared by its task, best those that it was not trained on.
-        trained: whole fields for the sample covariance, prepared likewise.
+        trained: the fields that it was trained on, prepared by its task.
+        held_out: others. None: those of training take their place, without a sample covariance,
+            which would know them already.
     """
-    prepared = held_out
-    if prepared.spec.out_channels != 1:
+    if trained.spec.out_channels != 1:
         return None
+    prepared = trained if held_out is None else held_out
     order = np.random.default_rng(0).permutation(len(prepared))[:FIELDS]
     half = len(order) // 2
     to_fit, to_judge = (
@@ -44,7 +47,8 @@ def learn_covariance(operator: Operator, held_out: Fields, trained: Fields) -> C
         one for _, batch in batches(to_fit, operator.task, seed=1) for one in _each(operator, batch)
     ]
     axes = operator.normalizers.x.distance_axes
-    learned = Covariance.fit(known, axes, _fields_at_points(operator, trained))
+    fields = None if held_out is None else _fields_at_points(operator, trained)
+    learned = Covariance.fit(known, axes, fields)
 
     def errors(covariance: Covariance | None) -> np.ndarray:
         corrected = replace(operator, covariance=covariance)

@@ -189,8 +189,7 @@ class Operator(OperatorOutput):
             background=setup.background,
         )
         if made.conditional:
-            held_out = training.data if training.validation is None else training.validation
-            learned = learn_covariance(made, held_out, training.data)
+            learned = learn_covariance(made, training.data, training.validation)
             made = replace(made, covariance=learned)
         return replace(made, trust=Trust(Reference.of(made, training.data)))
 
