@@ -154,7 +154,7 @@ def _conditions(runs: dict[RunSpec, list[Run]]) -> list[str]:
     files = sorted({Path(spec.data).name for spec in runs if spec.data is not None})
     data = f"Data of {', '.join(files)}" if files else "Standard protocol, data of our own solvers"
     alone = len(timed(every)) == len(every)
-    shared = "" if alone else f' "{SHARED}": with other runs on the same GPU, not comparable.'
+    shared = "" if alone else f' "{SHARED}": with other runs on the same device, not comparable.'
     return [
         f"{data}, the last model of each run, held-out test samples. Mean ± standard deviation "
         "over seeds; standard error of the mean over test samples, in the same units. On "

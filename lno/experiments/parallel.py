@@ -134,7 +134,6 @@ class _Queue:
         self.finished: list[Job] = []
         self.failed: list[Job] = []
         self.started = 0
-        self.threads = max(1, torch.get_num_threads() // max(1, at_once))
 
     def run(self, interrupted: Any) -> None:
         """Work until all is done, the time is over, or a signal comes."""
@@ -166,7 +165,8 @@ class _Queue:
             if any(self._starts_from(job, other) for other in (*before, *self._jobs())):
                 continue
             self.waiting.remove(job)
-            arguments = (job, self.results, self.device, self.deadline, self.threads)
+            cores = torch.get_num_threads()
+            arguments = (job, self.results, self.device, self.deadline, self.at_once, cores)
             with signals_kept_from_children():
                 made = start(_work, *arguments, name="lno job", daemon=False)
             self.running.append(Worker(job, *made))
@@ -230,13 +230,21 @@ def outcome_of(job: Job, results: Path) -> str:
 
 
 def _work(
-    pipe: Connection, job: Job, results: Path, device: str, deadline: float | None, threads: int
+    pipe: Connection,
+    job: Job,
+    results: Path,
+    device: str,
+    deadline: float | None,
+    at_once: int,
+    cores: int,
 ) -> None:
-    """Carry out a job and say what became of it."""
+    """Carry out one of `at_once` jobs, which share the cores, and say what became of it."""
     end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
-    os.environ[SHARING] = "1"
+    if at_once > 1:
+        os.environ[SHARING] = "1"
+    threads = max(1, cores // at_once)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))
     torch.set_num_threads(threads)
 
