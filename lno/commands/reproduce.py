@@ -11,6 +11,7 @@ import typer
 from lno.commands.console import command, new_app, say, show, show_table
 from lno.experiments import efficiency, model_table, positions, pretrained, stages
 from lno.experiments.cases import CASES
+from lno.experiments.parallel import Outcome, work_off_at_once
 from lno.experiments.plan import estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
@@ -23,7 +24,15 @@ Problems = Annotated[str, typer.Option(help="Some, separated by commas; default:
 Models = Annotated[str, typer.Option(help="Some, separated by commas; default: all.")]
 Recipes = Annotated[str, typer.Option(help="Some of those that --dry-run lists.")]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32 or mixed.")]
-Minutes = Annotated[float | None, typer.Option(help="Stop after so much training; resume later.")]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        help="Stop after so much training, with several --jobs after so much time; resume later."
+    ),
+]
+Jobs = Annotated[
+    int, typer.Option(min=1, max=64, help="Runs at once, each in a process of its own.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what is missing.")]
 Ledger = Annotated[Path, typer.Option(help="The ledger.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
@@ -51,6 +60,7 @@ def add_command(experiment: Experiment) -> None:
             ),
         ] = None,
         minutes: Minutes = None,
+        jobs: Jobs = 1,
         dry_run: DryRun = False,
         apart: Annotated[
             bool, typer.Option("--apart", help="Train the seeds one after the other.")
@@ -62,16 +72,15 @@ def add_command(experiment: Experiment) -> None:
         specs = chosen(experiment.specs(), *wanted, epochs, precision)
         if data is not None:
             specs = on_file(specs, data, experiment)
-        jobs = jobs_of_table(specs, range(seeds), results, together=not apart)
+        missing = jobs_of_table(specs, range(seeds), results, together=not apart)
         if dry_run:
-            show_table(plan(jobs, results))
+            _show_plan(missing, results)
             return
-        done = _work(jobs, results, minutes, device)
+        outcome = _work(missing, results, jobs, minutes, device)
         for table in (make(specs, range(seeds), results) for make in experiment.tables):
             if table.rows:
                 show_table(table)
-        if not done:
-            show("stopped before all runs were done; the same command continues")
+        _conclude(outcome)
 
     name, text = experiment.name, experiment.text
     app.command(name, help=text, epilog=f"Example: lno reproduce {name} {experiment.example}")(run)
@@ -81,19 +90,20 @@ for each in EXPERIMENTS.values():
     add_command(each)
 
 
-@app.command("all", epilog="Example: lno reproduce all --minutes 25")
+@app.command("all", epilog="Example: lno reproduce all --minutes 25 --jobs 4")
 def reproduce_all(
     problems: Problems = "",
     models: Models = "",
     minutes: Minutes = None,
+    jobs: Jobs = 1,
     dry_run: DryRun = False,
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
     """Every missing run of every table: required ones first, and of these the cheapest first."""
-    jobs = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
+    missing = jobs_of_all(EXPERIMENTS.values(), results, _names(problems), _names(models))
     if dry_run:
-        show_table(plan(jobs, results))
+        _show_plan(missing, results)
         there = {
             "efficiency": not efficiency.missing(results),
             "pretrained": (results / "benchmarks" / "pretrained.json").exists(),
@@ -103,10 +113,11 @@ def reproduce_all(
         for name, complete in there.items():
             state = "is there" if complete else "is missing"
             show(f"{name} {state}; it has a command of its own: {command('reproduce', name)}")
-    elif _work(jobs, results, minutes, device):
+        return
+    outcome = _work(missing, results, jobs, minutes, device)
+    _conclude(outcome)
+    if outcome.done:
         show("nothing is missing: `lno report` shows all tables")
-    else:
-        show("stopped before all runs were done; the same command continues")
 
 
 @app.command("efficiency", epilog="Example: lno reproduce efficiency")
@@ -174,7 +185,7 @@ def reproduce_positions(
         kept = [spec.operator(seed) is not None for spec in wanted]
         minutes = [0.0 if k else estimate(s, 1, results) for k, s in zip(kept, wanted, strict=True)]
         pairs = zip(wanted, minutes, strict=True)
-        show_table(plan([Job(spec, (seed,), minutes=time) for spec, time in pairs], results))
+        _show_plan([Job(spec, (seed,), minutes=time) for spec, time in pairs], results)
         return
     positions.make(results, wanted, device, say)
     show_table(positions.table(results, specs))
@@ -187,8 +198,31 @@ def reproduce_stages(results: Ledger = RESULTS, device: Device = "auto") -> None
     show_table(stages.table(results))
 
 
-def _work(jobs: Sequence[Job], results: Path, minutes: float | None, device: str) -> bool:
-    return work_off(jobs, results, minutes=minutes, device=device, say=say)
+def _work(
+    jobs: Sequence[Job], results: Path, at_once: int, minutes: float | None, device: str
+) -> Outcome:
+    if min(at_once, len(jobs)) > 1:
+        return work_off_at_once(jobs, results, at_once, minutes=minutes, device=device, say=say)
+    return Outcome(work_off(jobs, results, minutes=minutes, device=device, say=say))
+
+
+def _conclude(outcome: Outcome) -> None:
+    """Say what is left to do; raises if runs have failed."""
+    if outcome.failed:
+        names, count = "; ".join(map(str, outcome.failed)), len(outcome.failed)
+        raise RuntimeError(
+            f"{count} job{'s' * (count > 1)} failed: {names}. What went wrong is above; the same "
+            "command tries them again and goes on with the others"
+        )
+    if not outcome.done:
+        show("stopped before all runs were done; the same command continues")
+
+
+def _show_plan(jobs: Sequence[Job], results: Path) -> None:
+    for k, table in enumerate(plan(jobs, results)):
+        if k:
+            show("")
+        show_table(table)
 
 
 def _names(given: str) -> list[str]:

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from lno.data import Fields
+from lno.files import owning
 from lno.problems import PROBLEMS, Protocol
 from lno.problems.make import identity, make_file
 from lno.training.device import pick_solver_device
@@ -53,9 +54,13 @@ def dataset(
         if not is_main():
             time.sleep(0.5)  # the main process makes it; should it fail, torchrun ends all of them
             continue
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            with progress(f"making {problem}", samples, show) as update:
-                make_file(made, samples, path, 0, where, update)
+            with owning(path):
+                if path.exists():  # another run has just finished it
+                    break
+                with progress(f"making {problem}", samples, show) as update:
+                    make_file(made, samples, path, 0, where, update)
         except BlockingIOError:  # another run needs the same data and is making them
             time.sleep(1.0)
     train, test = Fields.load(path).split(chosen.train, chosen.test)

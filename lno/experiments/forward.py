@@ -12,8 +12,9 @@ from lno.experiments import comparison
 from lno.experiments.paper import FORWARD, PROBLEMS
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
-from lno.report.runs import model_name
+from lno.report.runs import model_name, timed
 from lno.report.tables import MISSING, Table, spread
+from lno.training.device import SHARED
 from lno.training.loop import has_risen
 
 # 500 epochs of Transolver take hours: it is compared with LNO after fewer, the same for both.
@@ -101,11 +102,14 @@ def _standard_error(runs: Sequence[Run]) -> str:
 
 
 def _seconds(runs: Sequence[Run]) -> str:
-    """The training time of a seed; of members, its share of the time of all."""
+    """The training time of a seed that had the GPU for itself; of members, its share."""
     if not runs:
         return MISSING
-    each = sum(run.seconds / run.members for run in runs) / len(runs)
-    most = max(run.members for run in runs)
+    alone = timed(runs)
+    if not alone:
+        return SHARED
+    each = sum(run.seconds / run.members for run in alone) / len(alone)
+    most = max(run.members for run in alone)
     return f"{each:.0f}" if most == 1 else f"{each:.0f} ({most} at once)"
 
 
@@ -149,10 +153,12 @@ def _conditions(runs: dict[RunSpec, list[Run]]) -> list[str]:
     hardware = ", ".join(sorted({run.hardware for run in every}))
     files = sorted({Path(spec.data).name for spec in runs if spec.data is not None})
     data = f"Data of {', '.join(files)}" if files else "Standard protocol, data of our own solvers"
+    alone = len(timed(every)) == len(every)
+    shared = "" if alone else f' "{SHARED}": with other runs on the same device, not comparable.'
     return [
         f"{data}, the last model of each run, held-out test samples. Mean ± standard deviation "
         "over seeds; standard error of the mean over test samples, in the same units. On "
-        f"{hardware}. `lno reproduce forward`"
+        f"{hardware}.{shared} `lno reproduce forward`"
     ]
 
 

@@ -18,8 +18,10 @@ from lno.experiments.tables import Experiment
 from lno.files import read_json
 from lno.ledger import Run
 from lno.problems import PROBLEMS
+from lno.report.runs import timed
 from lno.report.tables import Table
 
+COLUMNS = ["run", "length", "seeds", "minutes"]  # so that a row fits into 80 columns
 LAUNCH = 2.0  # ms: launching the kernels of a step takes as long, however few points it has
 
 
@@ -73,23 +75,43 @@ def jobs_of_all(
     return _once(ordered)
 
 
-def plan(jobs: Sequence[Job], results: Path) -> Table:
-    """Jobs as a table, with about how long they take."""
-    rows, first = [], None
-    for job in jobs:
-        spec, command = job.spec, job.spec.waits_for(results)
-        first = first or command
-        minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
-        minutes += "*" if command else ""
-        what = [spec.problem, spec.model, spec.setup, spec.precision, spec.length]
-        seeds = ", ".join(map(str, job.seeds))
-        rows.append([*what, seeds, "yes" if job.required else "no", minutes])
-    header = ["problem", "model", "recipe", "precision", "length", "seeds", "required", "min"]
-    total = sum(job.minutes or 0.0 for job in jobs)
-    note = f"about {total:.0f} minutes of training in all, where it is known"
-    notes = [note if total else "how long they take is not known yet"]
-    notes += [f"*: needs `{first}` first"] if first else []
-    return Table("Missing runs", header, rows, notes if rows else ["nothing is missing"])
+def plan(jobs: Sequence[Job], results: Path) -> list[Table]:
+    """Jobs as tables with about how long they take: what tables need, the rest, and the totals."""
+    if not jobs:
+        return [Table("Missing runs", COLUMNS, [], ["nothing is missing"])]
+    titles = {True: "Missing runs", False: "Missing runs that no table needs"}
+    parts = {title: [j for j in jobs if j.required is kind] for kind, title in titles.items()}
+    found = [
+        Table(title, COLUMNS, [_row(job, results) for job in part])
+        for title, part in parts.items()
+        if part
+    ]
+    first = next(filter(None, (job.spec.waits_for(results) for job in jobs)), None)
+    notes = [] if first is None else [f"*: needs `{first}` first"]
+    return [*found, totals(jobs, notes)]
+
+
+def totals(jobs: Sequence[Job], notes: Sequence[str] = ()) -> Table:
+    """Minutes of training by problem, of runs that tables need and of others."""
+    problems = list(dict.fromkeys(job.spec.problem for job in jobs))
+    groups_of = {p: [job for job in jobs if job.spec.problem == p] for p in problems}
+    rows = []
+    for name, some in {**groups_of, **({"all": jobs} if len(problems) > 1 else {})}.items():
+        known = [(job.required, job.minutes) for job in some if job.minutes is not None]
+        sums = [sum(m for required, m in known if required is kind) for kind in (True, False)]
+        unknown = len(some) - len(known)
+        rows.append([name, *(f"{minutes:.0f}" for minutes in sums), str(unknown or "")])
+    header = ["problem", "required", "others", "jobs of unknown length"]
+    return Table("Minutes of training, one job after the other", header, rows, list(notes))
+
+
+def _row(job: Job, results: Path) -> list[str]:
+    spec = job.spec
+    minutes = "unknown" if job.minutes is None else f"{job.minutes:.1f}"
+    minutes += "*" * (spec.waits_for(results) is not None)
+    first, last = job.seeds[0], job.seeds[-1]  # they are consecutive
+    seeds = f"{first}" if first == last else f"{first}–{last}"
+    return [job.run, f"{spec.length} {spec.precision}", seeds, minutes]
 
 
 def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
@@ -104,7 +126,11 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     if other is not None and not any(run.recipe == spec.setup for run in there):
         minutes = estimate(other, seeds, results)
         return None if minutes is None else minutes * _blocks(spec) / _blocks(other)
-    for run in sorted(there, key=lambda r: (r.recipe != spec.setup, "=" in r.recipe)):
+
+    def rank(run: Run) -> tuple[bool, bool, bool]:  # those that shared the GPU took longer
+        return run.recipe != spec.setup, "=" in run.recipe, not timed([run])
+
+    for run in sorted(there, key=rank):
         alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
         if alike and run.steps and run.task.get("kind") == tasks.to_json(spec.preset.task)["kind"]:
             return run.seconds / run.steps / run.members * spec.steps * seeds / 60

@@ -14,7 +14,9 @@ from lno.experiments.cases import CASES
 from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.ours import LNO_PLUS
 from lno.experiments.runs import RunSpec
+from lno.report.runs import timed
 from lno.report.tables import Table, spread
+from lno.training.device import SHARED
 
 PUBLISHED: dict[str, dict[str, float]] = {
     "LaMO": {
@@ -70,7 +72,8 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
     machines = ", ".join(sorted({run.hardware for run in runs}))
     note = (
         "Relative L2 in percent, mean ± standard deviation over seeds, in brackets the seconds of "
-        "training of a seed. The last model of each run, held-out test samples, mixed precision"
+        "training of a seed, unless it shared the GPU. The last model of each run, held-out test "
+        "samples, mixed precision"
         f"{f', on {machines}' * bool(machines)}. Published numbers are on other data. "
         "`lno reproduce plus`"
     )
@@ -83,7 +86,8 @@ def _cell(
     if spec is None:
         return UNASKED
     runs = list(spec.runs(results, seeds).values())
-    if not runs:
-        return spread(list(errors))
-    seconds = sum(run.seconds / run.members for run in runs) / len(runs)
+    alone = timed(runs)
+    if not alone:
+        return spread(list(errors)) + f" ({SHARED})" * bool(runs)
+    seconds = sum(run.seconds / run.members for run in alone) / len(alone)
     return f"{spread(list(errors))} ({seconds:.0f} s)"

@@ -36,11 +36,16 @@ class Job:
     required: bool = True
     minutes: float | None = None
 
-    def __str__(self) -> str:
+    @property
+    def run(self) -> str:
+        """What is trained, without how long and from which seeds."""
         spec = self.spec
-        length = f", {spec.length}" if spec.trained else ""
-        seeds = ", ".join(map(str, self.seeds))
-        return f"{spec.problem} {spec.model} {spec.setup}{length}, seed {seeds}"
+        data = "" if spec.protocol == "standard" else f" ({spec.protocol})"
+        return f"{spec.problem}{data} {spec.model} {spec.setup}"
+
+    def __str__(self) -> str:
+        length = f", {self.spec.length}" if self.spec.trained else ""
+        return f"{self.run}{length}, seed {', '.join(map(str, self.seeds))}"
 
 
 def work_off(
@@ -64,18 +69,27 @@ def work_off(
         whether all jobs are done.
     """
     left, ready = minutes, [job for job in jobs if job.spec.waits_for(results) is None]
+
+    def remaining() -> float | None:
+        return left
+
     for job in ready:
         if left is not None and left <= 0:
             return False
         say(str(job))
-        finished, used = _make(job, results, device, left)
+        finished, used = carry_out(job, results, device, remaining)
         left = None if left is None else left - used
         if not finished:
             return False
-    waiting = [job.spec.waits_for(results) for job in jobs if job not in ready]
-    for command in dict.fromkeys(waiting):
-        say(f"{waiting.count(command)} of {len(jobs)} jobs need `{command}` first")
-    return not waiting
+    say_what_waits([job for job in jobs if job not in ready], len(jobs), results, say)
+    return len(ready) == len(jobs)
+
+
+def say_what_waits(waiting: Sequence[Job], total: int, results: Path, say: Say) -> None:
+    """Name the commands that some jobs need first."""
+    needed = [job.spec.waits_for(results) for job in waiting]
+    for command in dict.fromkeys(needed):
+        say(f"{needed.count(command)} of {total} jobs need `{command}` first")
 
 
 def train_missing(
@@ -179,8 +193,16 @@ def chosen(
     return list(dict.fromkeys(found))
 
 
-def _make(job: Job, results: Path, device: str, minutes: float | None) -> tuple[bool, float]:
+def carry_out(
+    job: Job, results: Path, device: str, minutes: Callable[[], float | None]
+) -> tuple[bool, float]:
     """Train what is not in the cache, and test and file what the ledger lacks.
+
+    Args:
+        job: what to train.
+        results: the ledger.
+        device: as in `Operator.fit`.
+        minutes: that are left for training, asked when the data are there; None: no limit.
 
     Returns:
         whether training came to its end, and the minutes that it took.
@@ -191,8 +213,10 @@ def _make(job: Job, results: Path, device: str, minutes: float | None) -> tuple[
         return True, 0.0
     samples = spec.samples(device)
     if any(spec.kept(seed) is None for seed in job.seeds):
-        steps = None if spec.seconds is None else spec.steps_by(results)
-        seconds = _train(spec, job.seeds, samples, device, minutes, steps)
+        steps, left = None if spec.seconds is None else spec.steps_by(results), minutes()
+        if left is not None and left <= 0:
+            return False, 0.0
+        seconds = _train(spec, job.seeds, samples, device, left, steps)
     for seed in job.seeds:
         found = spec.kept(seed, device)
         if found is None:

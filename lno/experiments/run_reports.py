@@ -13,6 +13,7 @@ from lno.report import html, samples
 from lno.report import runs as figures
 from lno.report.sections import Picture, Section, contents
 from lno.report.tables import Table
+from lno.training.device import SHARED
 
 ABOUT = (
     "Errors are those of the last model on held-out test samples, in physical units; learning "
@@ -119,6 +120,7 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
     for folder in folders:
         run = folder.runs[0]
         memory, together = run.peak_memory_gb, f" ({run.members} at once)" * (run.members > 1)
+        shared = "" if figures.timed([run]) else f" ({SHARED})"
         rows.append(
             [
                 folder.name,
@@ -128,7 +130,7 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
                 f"{run.parameters:,}",
                 f"{run.epochs:g}",
                 f"{run.steps:,}",
-                f"{run.seconds:.1f}{together}",
+                f"{run.seconds:.1f}{together}{shared}",
                 f"{run.compile_seconds:.1f}",
                 "not measured" if memory is None else f"{memory:.2f}",
                 run.precision,

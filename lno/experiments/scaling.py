@@ -30,6 +30,7 @@ from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.paper_ablations import BEST_DEPTHS, IMPROVES_TO_512, WIDE_ENOUGH
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
+from lno.report.runs import timed
 from lno.report.scaling import Curve, scaling_curves
 from lno.report.tables import MISSING, Table, spread
 
@@ -214,8 +215,10 @@ def _table(
     return Table(title, header, rows, notes)
 
 
-def _milliseconds(run: Run) -> float:
-    """Of a step of one seed; of members, a share of the time of all."""
+def _milliseconds(run: Run) -> float | None:
+    """Of a step of one seed; of members, a share of the time of all. None: it shared the GPU."""
+    if not timed([run]):
+        return None
     return 1e3 * run.seconds / max(1, run.steps) / run.members
 
 
@@ -259,10 +262,11 @@ width_figures = partial(_figures, key="width", name="width")
 def _curve(each: Series, seeds: Sequence[int], results: Path) -> Curve:
     runs = each.runs(seeds, results)
     known = {size: errors for size, errors in each.errors(seeds, results).items() if errors}
+    times = {n: [t for t in map(_milliseconds, runs[n]) if t is not None] for n in known}
     return Curve(
         each.label,
         {size: [100 * error for error in errors] for size, errors in known.items()},
-        {size: sum(map(_milliseconds, runs[size])) / len(runs[size]) for size in known},
+        {size: sum(some) / len(some) for size, some in times.items() if some},
         each.kept,
         each.printed,
     )

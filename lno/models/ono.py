@@ -19,9 +19,9 @@ Attention between the points is one of
               (Xiong et al., 2021; `NystromAttention`)
 
 This is the form of the published library (thuml/Neural-Solver-Library), except that it can be
-evaluated before training. As published, Σₙ is not a mean: predictions depend on the number of
-points. Padding counts neither there nor in C. With `time_input` the time is embedded and added to f
-only. It predicts at the observed points only.
+evaluated before training, and that C and L are in double precision (`precise`). As published, Σₙ is
+not a mean: predictions depend on the number of points. Padding counts neither there nor in C. With
+`time_input` the time is embedded and added to f only. It predicts at the observed points only.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ def orthogonalise(
 ) -> Float[Tensor, "b n k"]:
     """Functions s L⁻ᵀ, where L Lᵀ = covariance: if it is theirs, it becomes the identity.
 
-    If the covariance has no Cholesky factor, the least power of ten from 1e-6 on (1e-8 in double
-    precision) that gives it one is added to its diagonal.
+    If the covariance has no Cholesky factor, in its own precision or in that of s, the least power
+    of ten from 1e-6 on (1e-8 if s is in double precision) that gives it one is added to its
+    diagonal. Factor and functions are computed in the precision of the covariance.
 
     >>> s = torch.tensor([[[1.0, 0.0], [1.0, 1.0]]])
     >>> s = orthogonalise(s, s[0].T @ s[0] / 2)
@@ -141,12 +142,25 @@ def orthogonalise(
         least = 1e-8 if s.dtype == torch.float64 else 1e-6
         powers = least * 10.0 ** torch.arange(JITTERS, dtype=s.dtype, device=s.device)
         jitters = F.pad(powers, (1, 0))
-        tried = torch.linalg.cholesky_ex(covariance + jitters[:, None, None] * identity)
-        jitter = jitters.masked_fill(tried.info != 0, torch.inf).min()
+        tried = [covariance + jitters[:, None, None] * identity]
+        if covariance.dtype != s.dtype:
+            tried.append(tried[0].to(s.dtype))
+        failed = sum(torch.linalg.cholesky_ex(each).info for each in tried) != 0
+        jitter = jitters.masked_fill(failed, torch.inf).min()
     # `where`, not a product: the jitter is infinite if none of them is enough.
     factor = torch.linalg.cholesky_ex(covariance + torch.where(identity > 0, jitter, 0.0)).L
-    flat = torch.linalg.solve_triangular(factor.mT, s.flatten(0, 1), upper=True, left=False)
-    return flat.view_as(s)
+    flat = s.to(covariance.dtype).flatten(0, 1)
+    flat = torch.linalg.solve_triangular(factor.mT, flat, upper=True, left=False)
+    return flat.view_as(s).to(s.dtype)
+
+
+def precise(s: Tensor) -> Tensor:
+    """In double precision; Apple's GPUs have none.
+
+    Products of float32 matrices on a GPU may keep ten bits (TF32). L⁻ᵀ would enlarge that so much
+    that gradients point elsewhere, and these matrices are small.
+    """
+    return s if s.device.type == "mps" else s.double()
 
 
 class OrthogonalBlock(nn.Module):
@@ -188,14 +202,14 @@ class OrthogonalBlock(nn.Module):
         self, s: Float[Tensor, "b n k"], mask: Bool[Tensor, "b n"] | None
     ) -> Float[Tensor, "k k"]:
         """In training that of the batch, which updates the running mean; else the running mean."""
-        known = self.covariance.any()
+        known, running = self.covariance.any(), precise(self.covariance)
         if not self.training:
-            identity = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
-            return torch.where(known, self.covariance, identity)
+            identity = torch.eye(s.shape[-1], dtype=running.dtype, device=s.device)
+            return torch.where(known, running, identity)
         count = s.shape[:2].numel() if mask is None else mask.sum()
-        current = torch.einsum("bnk,bnl->kl", s, s) / count
+        current = torch.einsum("bnk,bnl->kl", precise(s), precise(s)) / count
         with torch.no_grad():
-            moved = torch.lerp(self.covariance, current, MOMENTUM)
+            moved = torch.lerp(running, current, MOMENTUM)
             self.covariance.copy_(torch.where(known, moved, current))
         return current
 

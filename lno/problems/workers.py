@@ -7,13 +7,9 @@ and they end when it does, whatever ended it.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
-import threading
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -24,6 +20,7 @@ import torch
 
 from lno.problems.attempts import Part, generator, in_words, solve_part
 from lno.problems.problem import Problem
+from lno.processes import end_with_parent, how_it_ended, signals_kept_from_children, start
 
 AHEAD = 4  # parts for each process that may be solved before an earlier one is finished
 
@@ -64,7 +61,7 @@ def solve_in_processes(
     results: dict[int, Part | Exception] = {}
     given, failed = 0, False
     try:
-        with _signals_kept_from_children():
+        with signals_kept_from_children():
             while len(team) < min(workers, len(parts)):
                 team.append(_start(problem, provenance))
         for due in range(len(parts)):
@@ -94,22 +91,12 @@ def solve_in_processes(
 
 
 def _start(problem: Problem, provenance: Mapping[str, Any]) -> Worker:
-    # Not by fork: a copy of a process with threads, such as torch's, may hang.
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(
-        target=_work, args=(theirs, problem, dict(provenance)), name="lno worker", daemon=True
-    )
-    try:
-        process.start()
-    finally:
-        theirs.close()  # else the end of the process would not be seen as the end of its messages
-    return Worker(process, ours)
+    return Worker(*start(_work, problem, dict(provenance), name="lno worker", daemon=True))
 
 
 def _work(pipe: Connection, problem: Problem, provenance: dict[str, Any]) -> None:
     """What a process does: solve one part after the other."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     torch.set_num_threads(1)
     device, seed = torch.device("cpu"), provenance["seed"]
     while True:
@@ -125,13 +112,6 @@ def _work(pipe: Connection, problem: Problem, provenance: dict[str, Any]) -> Non
         pipe.send(result)
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _portable(error: Exception) -> Exception:
     """The error as text, which any process can read, with the traceback of this one."""
     known = type(error) in (ValueError, RuntimeError, MemoryError)
@@ -142,18 +122,15 @@ def _portable(error: Exception) -> Exception:
 
 
 def _death(process: SpawnProcess, samples: range) -> RuntimeError:
-    code = process.exitcode or 0
-    if code < 0:
-        how = f"was ended by signal {-code} ({signal.Signals(-code).name})"
+    if (process.exitcode or 0) < 0:
         advice = "The machine may have run out of memory: use fewer workers"
     else:
-        how = f"ended with exit code {code}"
         advice = (
             "Its message is above. A script that uses workers needs `if __name__ == '__main__':`, "
             "and problems are defined in a module that can be imported"
         )
     return RuntimeError(
-        f"a worker process {how} while it solved {in_words(samples)}. {advice}. "
+        f"a worker process {how_it_ended(process)} while it solved {in_words(samples)}. {advice}. "
         "Finished parts of a file are kept: run the same command again to continue."
     )
 
@@ -166,22 +143,3 @@ def _require_importable(problem: Problem) -> None:
             f"workers: other processes cannot import {type(problem).__name__} ({error}). Define it "
             "at the top level of a module, or use one worker."
         ) from None
-
-
-@contextmanager
-def _signals_kept_from_children() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C or SIGTERM, not even while they start.
-
-    A terminal sends Ctrl-C to all processes of a command, and a cluster may do so with SIGTERM.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # its start would undo what follows
-    old = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, old)

@@ -7,7 +7,7 @@ to the greatest. A model has a colour, a way of training it has a line style. Er
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 from lno.ledger import Run
 from lno.models import MODELS
 from lno.text import plain
+from lno.training.device import SHARED
 
 UNTRAINED = {"rbf": "RBF", "kriging": "kriging"}  # methods without training
 # Spelled differently from their classes.
@@ -104,6 +105,11 @@ def load_runs(results: Path) -> list[tuple[Path, Run]]:
     return [(path, Run.load(path)) for path in paths]
 
 
+def timed(runs: Sequence[Run]) -> list[Run]:
+    """Runs that had their device for themselves: the seconds of others are not comparable."""
+    return [run for run in runs if SHARED not in run.hardware]
+
+
 def grouped(runs: Sequence[Run]) -> list[Group]:
     """Groups by problem, model, recipe, epochs, precision and protocol, in this order."""
     found: dict[tuple[str, str, str, float, str, str], list[Run]] = {}
@@ -135,7 +141,11 @@ def learning_curves(groups: Sequence[Group]) -> Figure | None:
 
 
 def error_against_time(groups: Sequence[Group]) -> Figure | None:
-    """Error against the seconds of training that one seed took; of members, its share."""
+    """Error against the seconds of training that one seed took; of members, its share.
+
+    Runs that shared their device are left out.
+    """
+    groups = [replace(group, runs=timed(group.runs)) for group in groups]
     lines = [_curves(group, "error", "seconds") for group in groups]
     if not any(lines):
         return None

@@ -8,7 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
-SHARED = "shared (MPS)"  # in the description of a GPU that other runs use at the same time
+SHARED = "shared"  # in the description of a device that other runs use at the same time
+SHARING = "LNO_SHARED"  # set in the environment of processes that share their device
+MPS = "CUDA_MPS_PIPE_DIRECTORY"  # set where NVIDIA's Multi-Process Service shares the GPU
 
 
 def pick_device(name: str | torch.device = "auto") -> torch.device:
@@ -55,14 +57,28 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def hardware(device: torch.device) -> str:
+def is_shared(device: torch.device) -> bool:
+    """Whether other runs use the device at the same time, as the environment says."""
+    return SHARING in os.environ or (device.type == "cuda" and MPS in os.environ)
+
+
+def hardware(device: torch.device, shared: bool = False) -> str:
     """A description of the device, for records.
 
-    Times of runs that share a GPU through NVIDIA's Multi-Process Service depend on the other runs,
-    so the description says so.
+    The times of runs that share a device depend on the other runs, so the description says so.
+
+    Args:
+        device: the device.
+        shared: whether it was shared at an earlier time, although it may not be now.
+
+    >>> hardware(torch.device("cpu"), shared=True)
+    'CPU, ... thread..., shared'
     """
     if device.type == "cuda":
-        shared = f", {SHARED}" if "CUDA_MPS_PIPE_DIRECTORY" in os.environ else ""
-        return torch.cuda.get_device_name(device) + shared
-    threads = torch.get_num_threads()
-    return f"{device.type.upper()}, {threads} thread{'s' if threads > 1 else ''}"
+        name = torch.cuda.get_device_name(device)
+    else:
+        threads = torch.get_num_threads()
+        name = f"{device.type.upper()}, {threads} thread{'s' if threads > 1 else ''}"
+    if not (shared or is_shared(device)):
+        return name
+    return f"{name}, {SHARED}" + " (MPS)" * (device.type == "cuda" and MPS in os.environ)

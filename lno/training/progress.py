@@ -17,12 +17,24 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 BAR_WIDTH = 20  # columns
+_hidden = False
 
 
 class Update(Protocol):
     """Reports how many parts are done, with a status text."""
 
     def __call__(self, done: int, status: str = "") -> None: ...
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress while inside: nobody can read that of several processes at once."""
+    global _hidden
+    before, _hidden = _hidden, True
+    try:
+        yield
+    finally:
+        _hidden = before
 
 
 @contextmanager
@@ -35,7 +47,7 @@ def progress(title: str, total: int, show: bool = True, done: int = 0) -> Iterat
     console = Console(stderr=True)
     widgets = find_spec("ipywidgets") is not None
     bars = widgets if console.is_jupyter else sys.stderr.isatty()
-    if not show:
+    if not show or _hidden:
         yield lambda done, status="": None
     elif bars:
         bar = Progress(

@@ -22,7 +22,7 @@ from lno.data import Fields
 from lno.files import owning, remove, remove_leftovers, require_folder, write_text
 from lno.training.best import best_steps
 from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
-from lno.training.device import hardware
+from lno.training.device import hardware, is_shared
 from lno.training.loop import Progress, curve_rows, train
 from lno.training.progress import progress
 from lno.training.samples import Samples
@@ -74,6 +74,7 @@ def run(
             interrupted = stack.enter_context(stop_signals())
             show_point = stack.enter_context(tensorboard_writer(folder, training, tensorboard))
             checkpoint = partial(save, training, folder, identity, show_point)
+        training.shared |= is_shared(training.device)  # or before it was resumed
         if minutes is not None and not resume:
             training.compiled = minutes >= COMPILE_FROM_MINUTES
         samples = Samples(training.data, training.normalizers, training.device)
@@ -250,7 +251,7 @@ def provenance(
     return {
         "lno": __version__,
         "torch": torch.__version__,
-        "hardware": hardware(training.device),
+        "hardware": hardware(training.device, training.shared),
         "precision": training.precision,
         "data": {**used.provenance, "digest": used.digest, "samples": len(used)},
         "recipe": to_dict(training.recipe),

@@ -49,6 +49,7 @@ SAVED: dict[str, Any] = {  # attributes of a run that its checkpoints hold, besi
     "seconds": float,
     "compile_seconds": float,
     "peak_memory": int,
+    "shared": bool,
     "recent": list[list[float]],
 }
 
@@ -116,6 +117,7 @@ class Training:
     seconds: float = 0.0  # of training, without compilation and validation
     compile_seconds: float = 0.0
     peak_memory: int = 0  # bytes on a GPU, without the resident data
+    shared: bool = False  # whether other runs used the device at some time
     curve: list[Point] = field(default_factory=list)
     recent: list[list[float]] = field(default_factory=list)  # losses since the curve's last point
 
@@ -260,6 +262,7 @@ class Training:
         for path in sorted(Path(folder).glob("checkpoint-*.safetensors"), reverse=True):
             try:
                 record, tensors = _read(path)
+                record.setdefault("shared", False)  # older ones do not say
                 _require_version(path, record)
                 _require_same(path, record["identity"], identity)
                 curve = self._check(path, record, tensors)

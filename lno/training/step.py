@@ -105,7 +105,8 @@ class Step:
 
     On CUDA, the loss is compiled if the run is long enough. The whole step, from the batches to the
     new weights, is captured as one CUDA graph at the first batch of full size and then replayed.
-    Batches of other shapes run eagerly, and so does everything if a graph cannot hold the model.
+    If a graph cannot hold the model, the compiled loss is called step by step. Batches of other
+    shapes run eagerly.
     Several models are parallel branches of the graph, with the results that each has alone. Several
     processes sum their gradients between the backward pass, which is captured, and the update,
     which is not.
@@ -144,14 +145,15 @@ class Step:
         self.numbers.copy_(self._numbers(), non_blocking=True)
         if self.capturable and self.graph is None and self.training.next_batch_is_full:
             self._capture(batches)
-        captured = self.graph is not None and all(map(_same_shapes, batches, self.inputs))
+        full = bool(self.inputs) and all(map(_same_shapes, batches, self.inputs))
+        captured = self.graph is not None and full
         if self.graph is not None and captured:
             for source, target in zip(batches, self.inputs, strict=True):
                 _copy(source, target)
             self.graph.replay()
             losses = self.output.clone()
         else:
-            losses = self._differentiate(batches)
+            losses = self._differentiate(batches, fast=full)
         if not self.single:
             gradient = self.training.optimizer.gradient.mul_(share)
             self.training.processes.sum(gradient)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from command_line import lno
+from rich.console import Console
 from small_forward import write_costs
 
 from lno import cli
@@ -16,6 +18,7 @@ from lno.experiments import forward, plan, queue, tables
 from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.files import write_json
+from lno.report.tables import Table
 
 
 def test_asking_for_what_the_table_has_not_is_an_error() -> None:
@@ -76,7 +79,7 @@ def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     for name in [name for name in tables.EXPERIMENTS if name != "forward"]:
         monkeypatch.delitem(tables.EXPERIMENTS, name)
     words = ["reproduce", "all", "--results", str(small), "--device", "cpu"]
-    assert len([w for w in lno(capsys, *words, "--dry-run").split() if w == "darcy"]) == 5
+    assert len([w for w in lno(capsys, *words, "--dry-run").split() if w == "darcy"]) == 6
     assert "the same command continues" in lno(capsys, *words, "--minutes", "1e-9")
     lno(capsys, *words)
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
@@ -111,3 +114,45 @@ def test_a_list_of_everything_names_what_is_measured_elsewhere(
     (tmp_path / "benchmarks" / "pretrained.json").write_text("{}")
     said = lno(capsys, "reproduce", "all", "--dry-run", "--results", tmp_path)
     assert "pretrained is there" in said
+
+
+def shown(table: Table, width: int = 80) -> list[str]:
+    """The lines of a table on a terminal."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, markup=False)
+    console.print(table.rich())
+    return console.file.getvalue().splitlines()
+
+
+def test_a_plan_of_everything_has_a_line_for_each_job_in_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    jobs = plan.jobs_of_all(tables.EXPERIMENTS.values(), tmp_path)
+    made = plan.plan(jobs, tmp_path)
+    assert [table.title for table in made][:2] == [
+        "Missing runs",
+        "Missing runs that no table needs",
+    ]
+    assert sum(len(table.rows) for table in made[:2]) == len(jobs) > 100
+    for table in made:
+        lines = shown(table)
+        assert max(map(len, lines)) <= 80 and len(lines) == 3 + len(table.rows)
+        for row in table.rows:
+            assert any(all(cell in line for cell in row) for line in lines)
+
+
+def test_a_plan_ends_with_minutes_by_problem(tmp_path: Path) -> None:
+    specs = [RunSpec(name, "lno", "paper", 100, "tf32") for name in ("darcy", "pipe", "airfoil")]
+    jobs = [
+        queue.Job(specs[0], (0,), True, 2.0),
+        queue.Job(specs[1], (0,), True, 3.0),
+        queue.Job(specs[0], (1, 2), False, 10.0),
+        queue.Job(specs[2], (0,), True, None),
+    ]
+    [*_, totals] = plan.plan(jobs, tmp_path)
+    assert totals.rows == [
+        ["darcy", "2", "10", ""],
+        ["pipe", "3", "0", ""],
+        ["airfoil", "0", "0", "1"],
+        ["all", "5", "10", "1"],
+    ]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -19,11 +20,12 @@ from small_models import (
 )
 from test_published_models import inputs_of, load, open_fixture
 from torch.func import functional_call
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lno import Spec
 from lno.models import ONO, Demand, ONOConfig, from_reference, require_capable
 from lno.models.attention import pseudo_inverse
-from lno.models.ono import orthogonalise
+from lno.models.ono import OrthogonalBlock, orthogonalise
 
 FIXTURES = pytest.mark.parametrize("name", ["ono_grid", "ono_gridsa", "ono_cloudlin"])
 MASKED = pytest.mark.parametrize("config", [ONO_LINEAR, ONO_SOFTMAX], ids=["linear", "softmax"])
@@ -92,6 +94,40 @@ def test_functions_that_depend_on_each_other_give_no_nan(dtype: torch.dtype) -> 
     one = torch.eye(2, dtype=dtype)
     shifted = orthogonalise(torch.ones(1, 1, 2, dtype=dtype), torch.zeros(2, 2, dtype=dtype))
     assert torch.allclose(shifted, torch.ones(1, 1, 2, dtype=dtype) @ one * least**-0.5)
+
+
+class TenBits(TorchDispatchMode):
+    """Products of float32 matrices read their factors with ten bits, as GPUs do in TF32."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        products = (torch.ops.aten.mm, torch.ops.aten.bmm, torch.ops.aten.addmm)
+        if func.overloadpacket in products:
+            args = tuple(map(ten_bits, args))
+        return func(*args, **(kwargs or {}))
+
+
+def ten_bits(v: torch.Tensor) -> torch.Tensor:
+    if v.dtype != torch.float32:
+        return v
+    return ((v.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def test_products_of_ten_bits_leave_the_gradient_where_it_is() -> None:
+    """Also if functions are nearly the same, so that orthogonal ones are small differences."""
+    torch.manual_seed(0)
+    block = OrthogonalBlock(ONOConfig(width=16, heads=4, modes=6))
+    p, f = torch.randn(2, 2, 200, 16)
+    with torch.no_grad():
+        block.project.weight.copy_(torch.randn(16) + 0.01 * torch.randn(6, 16))
+    gradients = []
+    for dtype in (torch.float64, torch.float32):
+        own = deepcopy(block).to(dtype)
+        at = p.to(dtype).requires_grad_()
+        with TenBits():
+            own(at, f.to(dtype))[1].square().mean().backward()
+        gradients.append(at.grad.double())
+    exact, rounded = gradients
+    assert (rounded - exact).norm() < 0.1 * exact.norm()
 
 
 def test_evaluation_before_training_uses_the_functions_as_they_are() -> None:

@@ -25,6 +25,7 @@ from small_runs import EVERYTHING, SMALL, fit, lines, weights
 from lno import Completion, Fields, Operator, RandomRatio
 from lno.files import UNSEALED, owning, seal
 from lno.training import budget, state
+from lno.training.device import SHARED, SHARING
 from lno.training.run import stop_signals
 from lno.training.state import METADATA_KEY
 
@@ -52,6 +53,28 @@ def test_pausing_and_resuming_changes_no_bit(whole: Operator, tmp_path: Path) ->
     lines_ = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["step"] for row in lines_] == [step for step, *_ in curve(whole)]
     assert len(list(tmp_path.glob("checkpoint-*"))) == 2
+
+
+def test_a_run_that_shared_its_device_says_so_when_it_goes_on_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"recipe": EVERYTHING, "folder": tmp_path}
+    monkeypatch.setenv(SHARING, "1")
+    fit(lines(), pause_after=1e-9, **keys)
+    monkeypatch.delenv(SHARING)
+    last = fit(lines(), resume=True, **keys)
+    assert last.provenance["hardware"].endswith(f", {SHARED}")
+
+
+def test_a_checkpoint_that_does_not_say_whether_others_ran_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {"recipe": EVERYTHING, "folder": tmp_path}
+    with monkeypatch.context() as patch:
+        patch.delitem(state.SAVED, "shared")
+        fit(lines(), pause_after=1e-9, **keys)
+    last = fit(lines(), resume=True, **keys)
+    assert last.finished and SHARED not in last.provenance["hardware"]
 
 
 def test_pausing_and_resuming_lno_plus_changes_no_bit(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
+from torch.func import functional_call
 from toy_model import EVERYTHING, SIZES, Toy, ToyConfig, fit, grid_samples, same, state
 
 from lno import Operator, Spec, Steady
+from lno.data import Batch
 from lno.models import MODELS, build_model
 from lno.training import budget
 from lno.training import step as steps
@@ -190,6 +192,26 @@ def test_a_compiler_that_fails_leaves_the_uncompiled_run() -> None:
     with pytest.warns(UserWarning, match="uncompiled: NotImplementedError: no code for complex"):
         take(step, samples, 1)
     assert step.compiled is None and made.models[0].norm.num_batches_tracked == 1
+
+
+@pytest.mark.usefixtures("failing_captures")
+@pytest.mark.filterwarnings("ignore:training continues without a CUDA graph")
+def test_without_a_graph_full_batches_have_the_compiled_loss() -> None:
+    made, samples = training(batch=4)  # nine samples: the last batch of an epoch has one
+    step, seen = Step(made), []
+
+    def fast(state: dict[str, Tensor], batch: Batch) -> Tensor:
+        seen.append(len(batch))
+        return functional_call(step.losses[0], state, (batch,))
+
+    step.capturable, step.compiled = True, fast
+    take(step, samples, 1)
+    seen.clear()  # of the warm-up
+    losses = take(step, samples, 5)
+    assert seen == [4, 4, 4]
+    reference, samples = training(batch=4)
+    expected = take(Step(reference), samples, 6)
+    assert all(map(torch.equal, losses, expected[1:]))
 
 
 @pytest.mark.gpu
