@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -32,6 +32,7 @@ from lno.training.run import stop_signals
 START_MINUTES = 1.5  # from the start of a process to the first steps of a compiled run
 POLL_SECONDS = 0.5  # between two looks at the clock and at signals
 END_SECONDS = 20.0  # for a process to end after its last message
+LONGEST_ERROR = 600  # characters
 STOP = "stop"
 
 
@@ -135,7 +136,7 @@ class _Queue:
         self.failed: list[Job] = []
         self.started = 0
 
-    def run(self, interrupted: Any) -> None:
+    def run(self, interrupted: Callable[[], bool]) -> None:
         """Work until all is done, the time is over, or a signal comes."""
         stopping = False
         while True:
@@ -267,7 +268,8 @@ def _work(
     except KeyboardInterrupt:
         kind = "paused"
     except Exception as error:
-        kind, text = "failed", f"{type(error).__name__}: {error}"
+        words = " ".join(str(error).split())  # compilers explain themselves at length
+        kind, text = "failed", f"{type(error).__name__}: {words[:LONGEST_ERROR]}"
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     pipe.send((kind, text))

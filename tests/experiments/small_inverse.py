@@ -59,7 +59,8 @@ def listed(shown: str) -> list[tuple[str, str, str]]:
     """Model, recipe and seeds of the rows of a dry run."""
     lines = [line.strip() for line in shown.splitlines()]
     rows = [re.split(" {2,}", line) for line in lines if line.startswith("burgers")]
-    return [(row[1], row[2], row[5]) for row in rows]
+    runs = [(row[0].split()[1:], row[2]) for row in rows if " " in row[0]]  # not the totals
+    return [(model, recipe, seeds) for (model, recipe), seeds in runs]
 
 
 def relative_mae(guess: np.ndarray, truth: np.ndarray) -> float:

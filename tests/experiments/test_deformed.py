@@ -231,7 +231,7 @@ def test_runs_on_a_file_are_named_after_it(
     ours = {p: p.read_bytes() for p in small.rglob("*.json")}
     file = ["--data", tmp_path / "published.h5"]
     listed = lno(capsys, *words, *file, "--dry-run")
-    assert listed.count("pipe") == 1  # although ours is there
+    assert listed.count("pipe lno") == 1  # although ours is there
     assert "Data of published.h5" in " ".join(lno(capsys, *words, *file).split())
     assert "nothing is missing" in lno(capsys, *words, *file, "--dry-run")
     [theirs] = [p for p in small.rglob("*.json") if p not in ours]
@@ -241,7 +241,7 @@ def test_runs_on_a_file_are_named_after_it(
     assert (run.protocol, run.steps, len(run.samples["test"])) == ("published.h5", 2, 2)
     assert all(p.read_bytes() == content for p, content in ours.items())
     assert run.data_hash not in "".join(p.read_text() for p in ours)
-    assert lno(capsys, *words, "--data", tmp_path / "other.h5", "--dry-run").count("pipe") == 1
+    assert lno(capsys, *words, "--data", tmp_path / "other.h5", "--dry-run").count("pipe lno") == 1
     page = small.parent / "report.html"
     lno(capsys, "report", "--results", small, "--out", page)
     assert "Pipe, published.h5" in page.read_text()

@@ -155,11 +155,11 @@ def test_the_commands_run_what_is_missing_and_print_it(
     assert listed(reproduce(capsys, "completer", tmp_path, "--dry-run")) == [
         ("rbf", "completer", "0"),
         ("kriging", "completer", "0"),
-        ("lno", "our-completer", "0, 1"),
-        ("lno", "completer", "0, 1"),
-        ("gnot", "completer", "0, 1"),
-        ("deeponet", "completer", "0, 1"),
-        *(("lno", f"completer-{r}", "0, 1") for r in ("20", "10", "5", "1", "0.5")),
+        ("lno", "our-completer", "0–1"),
+        ("lno", "completer", "0–1"),
+        ("gnot", "completer", "0–1"),
+        ("deeponet", "completer", "0–1"),
+        *(("lno", f"completer-{r}", "0–1") for r in ("20", "10", "5", "1", "0.5")),
     ]
     assert not list(tmp_path.iterdir())
     shown = reproduce(capsys, "completer", tmp_path)
@@ -169,9 +169,9 @@ def test_the_commands_run_what_is_missing_and_print_it(
     some = ("--models", "lno,gnot")
     listing = reproduce(capsys, "propagator", tmp_path, *some, "--dry-run")
     assert listed(listing) == [
-        ("lno", "our-propagator", "0, 1"),
-        ("lno", "propagator", "0, 1"),
-        ("gnot", "propagator", "0, 1"),
+        ("lno", "our-propagator", "0–1"),
+        ("lno", "propagator", "0–1"),
+        ("gnot", "propagator", "0–1"),
     ]
     assert "missing" not in reproduce(capsys, "propagator", tmp_path, *some)
     intervals = reproduce(capsys, "intervals", tmp_path, "--models", "gnot")

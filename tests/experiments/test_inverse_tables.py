@@ -241,7 +241,7 @@ def test_the_commands_have_help_with_an_example(
 ) -> None:
     page = lno(capsys, "reproduce", table, "--help")
     assert f"Example: lno reproduce {table}" in page
-    for option in ("minutes", "seeds", "epochs", "models", "precision", "apart", "dry-run"):
+    for option in ("minutes", "jobs", "seeds", "epochs", "models", "precision", "apart", "dry-run"):
         assert f"--{option}" in page
 
 
