@@ -8,7 +8,7 @@ from typing import Any
 
 from lno.files import read_json
 from lno.report.runs import model_name
-from lno.report.tables import MISSING, Table
+from lno.report.tables import Table
 
 COMMAND = "`python benchmarks/own_data.py {}`"
 OPERATOR = "operator"  # among simple methods
@@ -19,8 +19,6 @@ def error_table(part: str, title: str) -> Callable[[Path], Table]:
 
     def table(results: Path) -> Table:
         found = _measured(results, part)
-        if found is None:
-            return _missing(title, part)
         zero_shot = found.get("zero_shot")
         best = min(found["relative_l2"].values())
         rows = []
@@ -41,8 +39,6 @@ def error_table(part: str, title: str) -> Callable[[Path], Table]:
 def sst_table(results: Path) -> Table:
     """Root-mean-square errors of sea-surface temperatures."""
     title, found = "Sea-surface temperature", _measured(results, "sst")
-    if found is None:
-        return _missing(title, "sst")
     rows = [
         [_method(name, found), f"{error:.3f} °C"]
         for name, error in sorted(found["rmse"].items(), key=lambda pair: pair[1])
@@ -69,13 +65,8 @@ def _note(part: str, found: dict[str, Any]) -> str:
     )
 
 
-def _measured(results: Path, part: str) -> dict[str, Any] | None:
-    path = results / "benchmarks" / f"own_data_{part}.json"
-    return read_json(path) if path.exists() else None
-
-
-def _missing(title: str, part: str) -> Table:
-    return Table(title, ["method", "error"], [[MISSING, "–"]], [COMMAND.format(part)])
+def _measured(results: Path, part: str) -> dict[str, Any]:
+    return read_json(results / "benchmarks" / f"own_data_{part}.json")
 
 
 OWN_TABLES: dict[str, Callable[[Path], Table]] = {

@@ -25,7 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lno import Spec
 from lno.models import ONO, Demand, ONOConfig, from_reference, require_capable
 from lno.models.attention import pseudo_inverse
-from lno.models.ono import OrthogonalBlock, orthogonalise
+from lno.models.ono import OrthogonalBlock
+from lno.models.orthogonal import orthogonalise
 
 FIXTURES = pytest.mark.parametrize("name", ["ono_grid", "ono_gridsa", "ono_cloudlin"])
 MASKED = pytest.mark.parametrize("config", [ONO_LINEAR, ONO_SOFTMAX], ids=["linear", "softmax"])
