@@ -37,7 +37,7 @@ RESULTS = ROOT / "results" / "benchmarks"
 MINUTES = {
     "darcy_small": 8.0,
     "holed_poisson": 10.0,
-    "sst": 20.0,
+    "sst": 30.0,
     "parameters": 8.0,
     "stations": 3.0,
 }
