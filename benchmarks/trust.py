@@ -163,8 +163,9 @@ def main() -> None:
         counts = {key: len(samples) for key, samples in case._asdict().items()}
         means = {key: float(np.mean([one[key] for one in found])) for key in found[0]}
         rows = [row for row in rows if row["problem"] != name]
-        rows.append({"problem": name, **means, "samples": counts, "seeds": found})
-        result = {"rows": rows, "level": LEVEL, "epochs": options.epochs, "count": len(seeds)}
+        row = {"problem": name, **means, "epochs": options.epochs, "samples": counts}
+        rows.append({**row, "seeds": found})
+        result = {"rows": rows, "level": LEVEL}
         write_json(options.out, {**result, "hardware": hardware(pick_device(options.device))})
 
 

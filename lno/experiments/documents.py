@@ -11,6 +11,7 @@ from typing import Any
 
 from lno.experiments import model_table, pretrained
 from lno.experiments.own_tables import OWN_TABLES
+from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
     accuracy_table,
     checks_table,
@@ -23,7 +24,7 @@ from lno.ledger import Run
 from lno.report import plots
 from lno.report.runs import model_name
 from lno.report.samples import sample_fields
-from lno.report.tables import MISSING, Table
+from lno.report.tables import Table
 
 FAST = ("tf32", "mixed")
 TUTORIALS = (
@@ -239,16 +240,16 @@ def viscosity_table(results: Path) -> Table:
 
 def trust_table(results: Path) -> Table:
     """Samples of another kind: recognised, and contained in their bounds."""
-    header = ["problem", "AUROC", "latent alone", "false alarms", "flagged", "contained", "others"]
-    if not (results / "benchmarks" / "trust.json").exists():
-        return Table("Trust", header, [[MISSING, *["–"] * 6]], ["`python benchmarks/trust.py`"])
     content, rows = _measured(results, "trust"), []
     for r in content["rows"]:
         areas = [f"{r[key]:.3f}" for key in ("auroc", "auroc_latent")]
         keys = ("false_alarms", "flagged", "contained", "contained_others")
-        rows.append([r["problem"], *areas, *(f"{100 * r[key]:.1f} %" for key in keys)])
+        shares = [f"{100 * r[key]:.1f} %" for key in keys]
+        rows.append([r["problem"], str(len(r["seeds"])), *areas, *shares])
+    header = ["problem", "operators", "AUROC", "latent alone", "false alarms", "flagged"]
+    header += ["contained", "others"]
     note = (
-        f"Means over {content['count']} operators of each problem ({content['hardware']}). "
+        f"Means over operators of different seeds ({content['hardware']}). "
         "Flagged: of the samples of another kind. Contained: the share of points inside bounds of "
         f"{100 * content['level']:.0f} %, of the trained kind and of others. "
         "`python benchmarks/trust.py`"
@@ -304,6 +305,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "quickstart": quickstart_table,
     "pretrained": pretrained.table,
     "memory": memory_table,
+    "large_predictions": large_predictions_table,
     "models": model_table.table,
     "streaming": streaming_table,
     "defaults": defaults_table,
@@ -328,6 +330,7 @@ PAGES = (
     "docs/data.md",
     "docs/design_decisions.md",
     "docs/lno_plus.md",
+    "docs/predict.md",
     "docs/reconstruction.md",
     "docs/reliability.md",
     "docs/training.md",
