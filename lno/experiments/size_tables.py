@@ -21,7 +21,7 @@ def large_predictions_table(results: Path) -> Table:
         asked = f"predictions at {predict['queries']:,} points"
         rows.append([asked, where, f"{predict['seconds']:.0f} s", f"{memory:.2f} GB"])
         written = f"a mesh file (.vtu) of {mesh['nodes']:,} nodes"
-        rows.append([written, where, f"{mesh['seconds']:.1f} s", f"{mesh['extra_gb']:.2f} GB"])
+        rows.append([written, where, f"{mesh['seconds']:.2g} s", f"{mesh['extra_gb']:.1g} GB"])
         used = train["extra_gb"] if train["gpu_gb"] is None else train["gpu_gb"]
         step = f"a training step on {train['points']:,} points, width {train['width']}"
         rows.append([step, where, f"{train['seconds_per_step']:.1f} s", f"{used:.2f} GB"])
