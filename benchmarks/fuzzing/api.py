@@ -135,7 +135,7 @@ def calls(folder: Path) -> tuple[list[tuple[str, Call, Any]], list[tuple[str, Ca
         "train_data": (*NOT_OBJECT, u, "data.h5", None),
         "epochs": (*NOT_COUNT, 0),
         "task": (*NOT_OBJECT, "steady", Rollout, Rollout(3)),
-        "model": NOT_NAME,
+        "model": tuple(value for value in NOT_NAME if value is not None),  # None: chosen by a rule
         "config": (*NOT_OBJECT, {"widht": 3}, {"width": "8"}, {"width": 10**9}, {"heads": 3}),
         "recipe": (*NOT_OBJECT, {"epochz": 3}, {"batch": 0}, {"learning_rate": "fast"}),
         "validation": (*NOT_OBJECT, 1.5, -0.5, float("nan"), u),

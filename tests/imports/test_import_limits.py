@@ -86,6 +86,20 @@ def test_datasets_that_claim_and_do_not_store(tmp_path: Path) -> None:
     refused(tmp_path / "a.h5", r"T: claims 8,000,000,000,000 bytes, of which the file holds 0")
 
 
+def test_a_netcdf_header_that_asks_for_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a flipped bit in the length of a name does, if memory is limited."""
+
+    def too_large(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    path = tmp_path / "a.nc"
+    path.write_bytes(b"CDF\x01" + b"\x7f" * 60)
+    monkeypatch.setattr("xarray.open_dataset", too_large)
+    refused(path, "damaged: its header asks for more memory than there is")
+
+
 def test_values_in_other_files(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["T"] = np.zeros((3, 4))

@@ -45,7 +45,7 @@ def read_netcdf(path: Path) -> Source:
     if not classic:
         with reading(path, KIND), h5py.File(path, "r") as stored:
             stored.attrs.get("_nc3_strict")  # where this fails, h5netcdf prints a traceback too
-    with reading(path, KIND), xarray.open_dataset(path, engine=engine, decode_times=False) as data:
+    with reading(path, KIND), _header(path, engine) as data:
         variables = {
             str(name): _variable(path, str(name), v, load) for name, v in data.variables.items()
         }
@@ -54,6 +54,18 @@ def read_netcdf(path: Path) -> Source:
                 groups = [name for name in stored if isinstance(stored[name], h5py.Group)]
             notes = [f"groups are not read: {', '.join(groups)}"] if groups else []
     return Source(str(path), variables, notes=tuple(notes))
+
+
+def _header(path: Path, engine: Any) -> Any:
+    """The file, whose values are not read yet."""
+    import xarray
+
+    try:
+        return xarray.open_dataset(path, engine=engine, decode_times=False)
+    except MemoryError:  # numbers in a damaged header are taken for the lengths of texts and lists
+        raise ForeignFileError(
+            f"{path} is not {KIND}, or damaged: its header asks for more memory than there is"
+        ) from None
 
 
 def from_dataset(dataset: Any) -> Source:
