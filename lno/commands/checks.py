@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from lno.commands.console import command, show, show_table
-from lno.data import Fields
+from lno.data import Fields, columns
 from lno.data.imports.source import did_you_mean
 from lno.data.quality import SEVERITIES, findings
 from lno.data.symmetry import Symmetry, square
@@ -46,7 +46,9 @@ def check_data(
     show(", ".join(f"{n} {s}{'s' * (n != 1)}" for s, n in counts.items()))
     if counts["error"]:
         raise typer.Exit(1)
-    show(f"Next: {command('train', file, '--out', f'runs/{file.stem}')}")
+    given = fields.spec.in_channels > 0 or not columns.is_shared(fields.x)
+    task = [] if given else ["--task", "complete"]  # fields alone: from some of their points
+    show(f"Next: {command('train', file, *task, '--out', f'runs/{file.stem}')}")
 
 
 def wanted(names: Sequence[str]) -> list[Symmetry]:

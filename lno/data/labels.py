@@ -88,6 +88,10 @@ class Labels:
         if got != len(names):
             what = {"x": "coordinates", "parameters": "numbers"}.get(key, "channels")
             listed = f" ({', '.join(names)})" if names else ""
+            if key == "parameters" and not names:
+                raise ValueError(
+                    f"parameters: the operator was trained without any, got {got}: leave them out"
+                )
             raise ValueError(f"{key}: expected {len(names)} {what}{listed}, got {got}")
 
     def require_batch(self, batch: Batch) -> None:
