@@ -1,6 +1,6 @@
 """The commands of the tutorials run in order, as a reader would type them, with short training.
 
-On small stand-ins for the published files, and on the files themselves if LNO_TUTORIAL_DATA names a
+On small stand-ins for the published files, and on the files themselves if LNO_PUBLISHED names a
 folder with them.
 """
 
@@ -23,7 +23,7 @@ from lno import Fields, Operator, cli
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "tutorials"
-PUBLISHED = os.environ.get("LNO_TUTORIAL_DATA")
+PUBLISHED = os.environ.get("LNO_PUBLISHED")
 NOT_RUN = "<!-- not run -->"
 BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FLAGGED = 3  # the exit code with --strict
@@ -207,7 +207,7 @@ def test_a_tutorial_on_stand_ins(
     PAGES[page][0]()
 
 
-@pytest.mark.skipif(not PUBLISHED, reason="LNO_TUTORIAL_DATA names no folder of published files")
+@pytest.mark.skipif(not PUBLISHED, reason="LNO_PUBLISHED names no folder of published files")
 @pytest.mark.parametrize("page", PAGES)
 def test_a_tutorial_on_published_files(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
