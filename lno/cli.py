@@ -36,6 +36,9 @@ COMMANDS = {
     "reproduce": "Reproduce the tables of the paper: train what is missing, then print them.",
     "info": "Describe a model, a data file, or this installation.",
 }
+# How often idle OpenMP threads look for work before they sleep. The default wastes most of the time
+# of a busy machine; sleeping at once costs a quiet one (benchmarks/busy_cpu.py).
+SPIN_COUNT = "1000"
 WARNED: set[str] = set()  # warnings that were shown already
 
 
@@ -91,6 +94,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")  # terminals that have no letter for ² or →
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
+    if "OMP_WAIT_POLICY" not in os.environ:  # read when torch is imported
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     code = run(sys.argv[1:])
     _end_at_next_signal()
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -66,6 +67,26 @@ def test_help_and_version_load_neither_torch_nor_matplotlib(option: str) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[] 0"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "1000"),
+        ({"GOMP_SPINCOUNT": "7"}, "7"),
+        ({"OMP_WAIT_POLICY": "passive"}, None),
+    ],
+)
+def test_idle_threads_sleep_soon_unless_the_user_decides(
+    given: dict[str, str], expected: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_"))}
+    monkeypatch.setattr(os, "environ", {**kept, **given})
+    monkeypatch.setattr(cli, "run", lambda arguments: 0)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert os.environ.get("GOMP_SPINCOUNT") == expected
 
 
 def test_help_lists_what_the_tables_hold(run: Run) -> None:
