@@ -8,22 +8,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from lno.data import columns
 from lno.data.fields import Fields
 from lno.data.foreign import ForeignFileError
-from lno.data.importing.arrange import SAMPLE
 from lno.data.importing.assemble import Piece, assemble, join, take_logarithm, take_remainder
 from lno.data.importing.dates import with_date_parts
 from lno.data.importing.gaps import Whole, in_grid_order, without_gaps
 from lno.data.importing.guesses import guess, period_of
+from lno.data.importing.parameter_tables import with_parameters
 from lno.data.importing.rows import is_table, split_rows
 from lno.data.importing.understood import notes_on, table_of
 from lno.data.imports import Source, expand, open_files
-from lno.data.imports.delimited import read_delimited
 from lno.data.imports.source import did_you_mean, require_known
-from lno.data.mapping import FILE, Layout, Roles, Term, as_layout
+from lno.data.mapping import FILE, Layout, Roles, as_layout
 from lno.version import __version__
 
 ROLES = tuple(Roles.__dataclass_fields__)
@@ -79,11 +76,13 @@ def import_sources(
     inner = replace(layout, sample=FILE) if in_rows else layout
     piece = join([assemble(part, roles, inner) for part in parts], parts)
     table = table_of(sources[0], roles, layout, piece, (inside, asked))
+    paired = []
     for term in tables:
-        piece, rows = _with_parameters(piece, term)
+        piece, rows, note = with_parameters(piece, term, parts, layout)
         table += rows
+        paired.append(note)
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
-    notes += notes_on(sources, layout, piece, in_rows)
+    notes += notes_on(sources, layout, piece, in_rows) + paired
     used = [name for labels in piece.names.values() for name in labels]
     require_known("units", layout.units or {}, [*used, *piece.seen.axes])
     require_known("log", layout.log, used)
@@ -159,33 +158,6 @@ def _period(
             notes.append(f"{name} goes once around: period {found:g}")
         period.append(given.get(name, found))
     return period, notes
-
-
-def _with_parameters(piece: Piece, term: Term) -> tuple[Piece, list[list[str]]]:
-    """With the columns of a CSV file that has a row for each sample; and what was understood."""
-    source = with_date_parts(read_delimited(Path(term.variable)), term.columns)
-    wanted = term.columns or tuple(n for n, v in source.variables.items() if v.is_number)
-    found = [source.find(name, "parameters").read() for name in wanted]
-    if not found or len(found[0]) != piece.count:
-        raise ForeignFileError(
-            f"{source.name}: expected a row of parameters for each of the {piece.count} samples, "
-            f"got {len(found[0]) if found else 0} rows of numbers"
-        )
-    own = [] if piece.parameters is None else [piece.parameters]
-    names = {**piece.names, "parameters": [*piece.names.get("parameters", []), *wanted]}
-    units = {**piece.units, "parameters": [*piece.units.get("parameters", []), *[""] * len(wanted)]}
-    parameters = np.column_stack([*own, *found])
-    understood = [
-        [
-            "parameters" if name in wanted else "not used",
-            f"{term.variable}: {name}",
-            str(piece.count),
-            SAMPLE,
-            f"{v.read().min():.4g} to {v.read().max():.4g}" if name in wanted else "",
-        ]
-        for name, v in source.variables.items()
-    ]
-    return replace(piece, parameters=parameters, names=names, units=units), understood
 
 
 def _require_same(source: Source, roles: Roles, layout: Layout) -> None:

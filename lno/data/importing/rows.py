@@ -63,6 +63,7 @@ def split_rows(sources: Sequence[Source], roles: Roles, layout: Layout) -> list[
             },
             True,
             sources[0].notes if k == 0 else (),
+            label,
         )
         for k, (label, index) in enumerate(zip(shown, parts, strict=True))
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from lno.data.checks import require_path
@@ -18,7 +18,7 @@ from lno.data.imports.numpy_files import read_npy, read_npz
 from lno.data.imports.source import Source, Variable
 from lno.files import require_regular
 
-__all__ = ["READERS", "Source", "Variable", "expand", "open_files"]
+__all__ = ["READERS", "Source", "Variable", "expand", "in_natural_order", "open_files"]
 
 READERS: dict[str, Callable[[Path], Source]] = {
     ".npz": read_npz,
@@ -77,13 +77,21 @@ def _matching(path: str) -> list[Path]:
     found = [Path(match) for match in glob.glob(path, recursive=True)]  # noqa: PTH207 absolute too
     if not found:
         raise FileNotFoundError(f"no files match {path!r} in {Path.cwd()}")
-    return sorted(found, key=_natural)
+    return [Path(match) for match in in_natural_order(map(str, found))]
 
 
-def _natural(path: Path) -> list[tuple[bool, int, str]]:
-    """Numbers in names count as numbers."""
-    parts = re.split(r"(\d+)", str(path))
-    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+def in_natural_order(names: Iterable[str]) -> list[str]:
+    """Names in the order of the numbers in them.
+
+    >>> in_natural_order(["run_10", "run_2"])
+    ['run_2', 'run_10']
+    """
+
+    def parts(name: str) -> list[tuple[bool, int, str]]:
+        pieces = re.split(r"(\d+)", name)
+        return [(p.isdecimal(), int(p) if p.isdecimal() else 0, p) for p in pieces]
+
+    return sorted(names, key=parts)
 
 
 def _require_readable(path: Path, kind: str) -> None:

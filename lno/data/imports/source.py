@@ -56,12 +56,14 @@ class Source:
         variables: by name.
         is_table: every variable is a column, and a row is a point.
         notes: what a user should know of how it was read.
+        label: of the sample, where a column of a table says which one this is.
     """
 
     name: str
     variables: Mapping[str, Variable]
     is_table: bool = False
     notes: tuple[str, ...] = field(default=())
+    label: str = ""
 
     def find(self, name: str, role: str) -> Variable:
         """The variable of a name; an error suggests the nearest one.
