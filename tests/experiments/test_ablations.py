@@ -16,7 +16,7 @@ from lno.config import from_dict
 from lno.experiments import ablations, forward, plan, presets, runs, scaling, significance
 from lno.experiments.ablations import changed, paper_run
 from lno.experiments.inverse import TRUTH, Completer, Propagator
-from lno.experiments.paper_ablations import ATTENTION, FORWARD_SPREAD, PROJECTORS
+from lno.experiments.paper import ATTENTION, FORWARD_SPREAD, PROJECTORS
 from lno.experiments.queue import chosen, train_missing
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
