@@ -93,25 +93,6 @@ def say_what_waits(waiting: Sequence[Job], total: int, results: Path, say: Say) 
         say(f"{needed.count(command)} of {total} jobs need `{command}` first")
 
 
-def train_missing(
-    specs: Sequence[RunSpec],
-    seeds: Sequence[int],
-    results: Path,
-    *,
-    together: bool = True,
-    minutes: float | None = None,
-    device: str = "auto",
-    say: Say = lambda line: None,
-) -> bool:
-    """Train the runs of specs that the ledger lacks; returns whether none is missing any more."""
-    jobs = [
-        Job(spec, tuple(group))
-        for spec, absent in missing_runs(specs, seeds, results).items()
-        for group in groups(absent, together)
-    ]
-    return work_off(jobs, results, minutes=minutes, device=device, say=say)
-
-
 def train_operators(
     spec: RunSpec, seeds: Sequence[int], device: str = "auto", say: Say = lambda line: None
 ) -> list[Operator]:

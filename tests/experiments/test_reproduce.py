@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 from command_line import lno
-from small_forward import PAPER
+from small_forward import PAPER, train_missing
 from small_jobs import save_data, tiny
 
 from lno import Fields, Operator
 from lno.config import from_dict, to_dict
 from lno.experiments import datasets, runs
-from lno.experiments.queue import train_missing, train_operators
+from lno.experiments.queue import train_operators
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run

@@ -11,12 +11,11 @@ import pytest
 from command_line import lno
 from filed_runs import fake
 from rich.console import Console
-from small_forward import write_costs
+from small_forward import train_missing, write_costs
 
 from lno import cli
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
 from lno.experiments import forward, plan, queue, tables
-from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.files import write_json
 from lno.report.tables import Table

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from command_line import lno
 from deformed import shrink_presets
-from small_forward import PAPER
+from small_forward import PAPER, train_missing
 
 from lno import Fields
 from lno.experiments import datasets, efficiency, forward, paper, plan, resolution
-from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 
