@@ -27,7 +27,8 @@ Precision = Annotated[str | None, typer.Option(help="fp32, tf32 or mixed.")]
 Minutes = Annotated[
     float | None,
     typer.Option(
-        help="Stop after so much training, with several --jobs after so much time; resume later."
+        help="Stop after so much training and compiling, with several --jobs after so much time; "
+        "resume later."
     ),
 ]
 Jobs = Annotated[

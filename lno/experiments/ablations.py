@@ -13,7 +13,7 @@ from typing import Any
 
 from lno.experiments.claims import Verdict, at_least, sentence
 from lno.experiments.inverse_tables import UNASKED
-from lno.experiments.paper_ablations import ATTENTION, PROJECTORS
+from lno.experiments.paper import ATTENTION, PROJECTORS
 from lno.experiments.runs import RunSpec
 from lno.models.attention import LANDMARKS
 from lno.report.tables import Table, spread

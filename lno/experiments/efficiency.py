@@ -194,11 +194,12 @@ def measure_all(
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         try:
-            found = {**measured(results), key: cost(*key, precision, device)}
+            row = cost(*key, precision, device)
         except RuntimeError as error:  # out of memory, say
             say(f"{named(key)} could not be measured: {str(error).splitlines()[0]}")
             failed = True
             continue
+        found = {**measured(results), key: row}  # what others have measured meanwhile, too
         rows = [found[k] for k in sorted(found, key=lambda k: (order.get(k[:2], len(order)), k))]
         write_json(results / "benchmarks" / "efficiency.json", {"rows": rows})
     return not failed

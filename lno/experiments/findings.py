@@ -56,7 +56,7 @@ def forward_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
         budgets: dict[str, dict[str, Found]] = {}  # runs of one name differ in their model alone
         for spec, each in mine.items():
             if problem in FORWARD.get(spec.model, {}):
-                budgets.setdefault(spec.name("*"), {})[spec.model] = each
+                budgets.setdefault(spec.name(""), {})[spec.model] = each
         alike = [each for each in budgets.values() if "lno" in each and len(each) > 1]
         if alike:
             models = max(alike, key=lambda each: each["lno"].epochs)

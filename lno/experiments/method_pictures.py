@@ -19,7 +19,6 @@ from lno.report.plots import Plane, draw_field
 GEOMETRIC, LATENT, EDGE = "#e8f1fb", "#fdf0e3", "#8893a3"
 SHOWN = 4  # latent positions
 RATIO = 0.01  # of the points inside the window, which are observed
-GAPS = ((4, 4), (16, 4), (4, 16), (16, 16))  # in t and x
 
 
 def architecture() -> Figure:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -55,11 +54,10 @@ def jobs_of_all(
             )
             for seed in () if skipped else spec.missing(results, range(experiment.seeds)):
                 wanted.setdefault((spec, seed < spec.required), set()).add(seed)
-    jobs = [
-        _job(spec, group, results, required)
-        for (spec, required), seeds in wanted.items()
-        for group in groups(sorted(seeds))
-    ]
+    jobs = []
+    for (spec, required), seeds in wanted.items():
+        left = seeds if required else seeds - wanted.get((spec, True), set())  # of another table
+        jobs += [_job(spec, group, results, required) for group in groups(sorted(left))]
     order = list(PROBLEMS)
 
     def rank(job: Job) -> tuple[bool, bool, float, int]:
@@ -72,7 +70,7 @@ def jobs_of_all(
             gone = [seed for seed in job.seeds if other.operator(seed) is None]
             ordered += [_job(other, group, results, job.required) for group in groups(gone)]
         ordered.append(job)
-    return _once(ordered)
+    return _once(ordered, results)
 
 
 def plan(jobs: Sequence[Job], results: Path) -> list[Table]:
@@ -174,15 +172,14 @@ def _job(spec: RunSpec, seeds: Sequence[int], results: Path, required: bool) -> 
     return Job(spec, tuple(seeds), required, estimate(spec, len(seeds), results))
 
 
-def _once(jobs: Sequence[Job]) -> list[Job]:
-    """Every seed of a spec only once, where it comes first."""
+def _once(jobs: Sequence[Job], results: Path) -> list[Job]:
+    """Every seed of a spec only once, where it comes first; the others of a job are consecutive."""
     seen: set[tuple[RunSpec, int]] = set()
     found = []
     for job in jobs:
-        new = tuple(seed for seed in job.seeds if (job.spec, seed) not in seen)
+        new = [seed for seed in job.seeds if (job.spec, seed) not in seen]
         seen |= {(job.spec, seed) for seed in new}
-        if new:
-            found.append(replace(job, seeds=new))
+        found += [_job(job.spec, group, results, job.required) for group in groups(new)]
     return found
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import perf_counter
 
 import torch
 
 from lno.data import Fields
 from lno.experiments.execution import SAMPLE, fit, owner, record
 from lno.experiments.runs import RunSpec, Samples
+from lno.files import replacing
 from lno.operator import Operator
 from lno.training.distributed import is_main
 from lno.training.precision import pick_precision
@@ -61,7 +62,7 @@ def work_off(
     Args:
         jobs: what is missing.
         results: the ledger.
-        minutes: of training, after which it stops, ready to continue.
+        minutes: of training and compiling, after which it stops, ready to continue.
         device: as in `Operator.fit`.
         say: called with a line for each job that begins.
 
@@ -90,25 +91,6 @@ def say_what_waits(waiting: Sequence[Job], total: int, results: Path, say: Say) 
     needed = [job.spec.waits_for(results) for job in waiting]
     for command in dict.fromkeys(needed):
         say(f"{needed.count(command)} of {total} jobs need `{command}` first")
-
-
-def train_missing(
-    specs: Sequence[RunSpec],
-    seeds: Sequence[int],
-    results: Path,
-    *,
-    together: bool = True,
-    minutes: float | None = None,
-    device: str = "auto",
-    say: Say = lambda line: None,
-) -> bool:
-    """Train the runs of specs that the ledger lacks; returns whether none is missing any more."""
-    jobs = [
-        Job(spec, tuple(group))
-        for spec, absent in missing_runs(specs, seeds, results).items()
-        for group in groups(absent, together)
-    ]
-    return work_off(jobs, results, minutes=minutes, device=device, say=say)
 
 
 def train_operators(
@@ -232,9 +214,11 @@ def _file(
     """Test a seed and write its run into the ledger."""
     first = operator.provenance["seed"]
     folder = spec.folder(range(first, first + len(operator.members)))
-    record(spec, operator, k, seed, test, folder).save(results, spec.name(seed))
+    run = record(spec, operator, k, seed, test, folder)
     if seed == 0 and not spec.changes:  # of an ablation, numbers are enough
-        shutil.copy(folder / SAMPLE, spec.path(results, seed).with_suffix(".npz"))
+        with replacing(spec.path(results, seed).with_suffix(".npz")) as temporary:
+            shutil.copyfile(folder / SAMPLE, temporary)
+    run.save(results, spec.name(seed))  # last: a run that is there is not made again
 
 
 def _train(
@@ -245,13 +229,13 @@ def _train(
     minutes: float | None = None,
     steps: int | None = None,
 ) -> float:
-    """Train seeds together in the cache; returns the seconds that this call took.
+    """Train seeds together in the cache; returns the seconds that it took, with compilation.
 
     A finished run keeps its model and no checkpoints.
     """
+    start = perf_counter()
     folder = spec.folder(seeds)
     resume = any(folder.glob("checkpoint-*.safetensors"))
-    before = _seconds(folder) if resume else 0.0
     options = {"resume": resume, "pause_after": minutes, "steps": steps}
     with owner(folder):
         operator = fit(spec, seeds, samples, folder, device, **options)
@@ -260,17 +244,4 @@ def _train(
         if operator.finished and is_main():  # large models would fill the disk with them
             for path in folder.glob("checkpoint-*.safetensors"):
                 path.unlink(missing_ok=True)
-    return operator.provenance["seconds"] - before
-
-
-def _seconds(folder: Path) -> float:
-    """Seconds of training so far, by the last point of the learning curve."""
-    path = folder / "metrics.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    try:
-        return float(json.loads(lines[-1])["seconds"]) if lines else 0.0
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"{path}: expected the learning curve of a run, got {lines[-1][:80]!r}: delete the "
-            "folder to train it again"
-        ) from error
+    return perf_counter() - start

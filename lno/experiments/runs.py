@@ -8,6 +8,7 @@ the last model is the one that is tested.
 from __future__ import annotations
 
 import functools
+import glob
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -94,7 +95,7 @@ class RunSpec:
         return ".".join([self.recipe, *(f"{key}={value}" for key, value in self.changes)])
 
     def name(self, seed: int | str) -> str:
-        """The name of the run of a seed; with "*", a pattern for the runs of all seeds."""
+        """The name of the run of a seed; with "", how the names of all seeds begin."""
         protocol = "" if self.protocol == "standard" else f"{self.protocol}-"
         if self.data is not None:  # by name and content, which no protocol is called
             protocol = f"{Path(self.data).stem}.{digest_of(self.data)[:8]}-"
@@ -228,8 +229,8 @@ class RunSpec:
 
         Tables need the ledger alone, but some runs start from the operators of others.
         """
-        parent = self.folder([seed]).parent
-        for path in sorted(parent.glob(f"{self.name('*')}-{self.key}/{MODEL}")):
+        parent, start = self.folder([seed]).parent, glob.escape(self.name(""))
+        for path in sorted(parent.glob(f"{start}*-{self.key}/{MODEL}")):
             try:
                 found = Operator.load(path, device)
             except ValueError:

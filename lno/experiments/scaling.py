@@ -27,7 +27,6 @@ from lno.experiments.ablations import (
 from lno.experiments.claims import Verdict, least_where
 from lno.experiments.inverse import COMPLETERS, PROPAGATORS, TRUTH, percent
 from lno.experiments.inverse_tables import UNASKED
-from lno.experiments.paper_ablations import BEST_DEPTHS, IMPROVES_TO_512, WIDE_ENOUGH
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.report.runs import timed
@@ -119,7 +118,7 @@ def latents_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
     """Errors and cost by the number of latent positions."""
     series = series_of(specs, "latents")
     saturating = [s for s in series if s.error == "relative_l2"]
-    growing = [s for s in saturating if _problem(s) in IMPROVES_TO_512]
+    growing = [s for s in saturating if _problem(s) in paper.IMPROVES_TO_512]
     notes = [
         "Relative L2; of Burgers' equation relative MAE, of completers inside the window with "
         f"{100 * RATIO:g} % of the points observed, of propagators at t = 0 and t = 1 from the "
@@ -145,15 +144,15 @@ def latents_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
 
 def depth_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
     """Errors and cost by the number of blocks."""
-    series, most = series_of(specs, "blocks"), max(BEST_DEPTHS)
+    series, best = series_of(specs, "blocks"), paper.BEST_DEPTHS
     notes = [
         *claim(
-            f"more than {most} blocks increase the error",
-            _judged(series, lambda size: size <= most, "blocks", seeds, results),
+            f"more than {max(best)} blocks increase the error",
+            _judged(series, lambda size: size <= max(best), "blocks", seeds, results),
         ),
         *claim(
-            f"{' or '.join(map(str, BEST_DEPTHS))} blocks are best",
-            _judged(series, lambda size: size in BEST_DEPTHS, "blocks", seeds, results),
+            f"{' or '.join(map(str, best))} blocks are best",
+            _judged(series, lambda size: size in best, "blocks", seeds, results),
         ),
         conditions(specs, seeds, results, "depth"),
     ]
@@ -165,8 +164,8 @@ def width_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
     series = series_of(specs, "width")
     notes = [
         *claim(
-            f"the error falls up to a width of {WIDE_ENOUGH}",
-            _judged(series, lambda size: size >= WIDE_ENOUGH, "features", seeds, results),
+            f"the error falls up to a width of {paper.WIDE_ENOUGH}",
+            _judged(series, lambda size: size >= paper.WIDE_ENOUGH, "features", seeds, results),
         ),
         conditions(specs, seeds, results, "width"),
     ]

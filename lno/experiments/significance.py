@@ -20,7 +20,7 @@ from scipy import stats
 
 from lno.experiments.ablations import EPOCHS, claim, mean, paper_run, place_of
 from lno.experiments.claims import Verdict
-from lno.experiments.paper_ablations import FORWARD_SPREAD
+from lno.experiments.paper import FORWARD_SPREAD
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.report.tables import MISSING, Table, spread

@@ -68,7 +68,7 @@ def _observation_patterns(found: dict[str, Any]) -> Figure:
     _window(last, found)
     for axis in axes[len(names) + 1 :]:
         axis.set_axis_off()
-    _label(figure, axes[: len(names) + 1])
+    _label(axes[: len(names) + 1])
     return figure
 
 
@@ -99,7 +99,7 @@ def _two_stages(found: dict[str, Any]) -> Figure:
             _window(axis, found)
     figure.colorbar(shown, ax=axes[:, 3].tolist(), pad=0.02, aspect=30)
     figure.colorbar(wrong, ax=axes[:, 4].tolist(), pad=0.02, aspect=30, extend="max")
-    _label(figure, list(axes.flat))
+    _label(list(axes.flat))
     return figure
 
 
@@ -131,7 +131,7 @@ def _window(axis: Axes, found: dict[str, Any]) -> None:
         axis.axhline(float(end), color=INK, lw=0.8, ls=(0, (4, 3)))
 
 
-def _label(figure: Figure, axes: list[Axes]) -> None:
+def _label(axes: list[Axes]) -> None:
     for axis in axes:
         place = axis.get_subplotspec()
         if place is not None and place.is_first_col():

@@ -11,13 +11,14 @@ import pytest
 from command_line import lno
 from filed_runs import fake
 from scipy import stats
+from small_forward import train_missing
 
 from lno.config import from_dict
 from lno.experiments import ablations, forward, plan, presets, runs, scaling, significance
 from lno.experiments.ablations import changed, paper_run
 from lno.experiments.inverse import TRUTH, Completer, Propagator
-from lno.experiments.paper_ablations import ATTENTION, FORWARD_SPREAD, PROJECTORS
-from lno.experiments.queue import chosen, train_missing
+from lno.experiments.paper import ATTENTION, FORWARD_SPREAD, PROJECTORS
+from lno.experiments.queue import chosen
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from command_line import lno
 from matplotlib.collections import LineCollection
+from small_forward import train_missing
 
 from lno import Fields, Operator, Snapshots, Spec, cli
 from lno.data.normalize import Normalizers
 from lno.experiments import forward, paper, plan, presets, runs, tables
 from lno.experiments.pictures import sample_gallery, save_sample
 from lno.experiments.presets import PAPER_CONFIGS, preset
-from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.experiments.sources import describe
 from lno.ledger import Run

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from small_forward import train_missing
 from small_inverse import (
     ALL,
     COMPLETER,
@@ -30,7 +31,6 @@ from lno.data.krige import krige
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import datasets, inverse, inverse_tables, presets, report
 from lno.experiments.inverse import Completer, observed, predicted
-from lno.experiments.queue import train_missing
 from lno.ledger import Run
 
 

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 import torch
 from command_line import lno
-from small_forward import PAPER
+from small_forward import PAPER, train_missing
+from small_jobs import save_data, tiny
 
 from lno import Fields, Operator
 from lno.config import from_dict, to_dict
 from lno.experiments import datasets, runs
-from lno.experiments.queue import train_missing, train_operators
+from lno.experiments.queue import train_operators
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
@@ -76,6 +77,40 @@ def test_a_run_that_was_cut_off_goes_on(small: Path) -> None:
     assert train_missing([PAPER], range(2), whole, device="cpu")
     for seed, run in PAPER.runs(whole, range(2)).items():
         assert run.metrics == cut[seed].metrics
+
+
+def test_a_process_killed_while_it_files_a_run_leaves_no_run_without_its_sample(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the run comes last: what is there is whole, and what is not is made again."""
+
+    def kill(self: Run, results: Path, name: str) -> Path:
+        raise KeyboardInterrupt  # in the place of kill -9, between the two files
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Run, "save", kill)
+        train_missing([PAPER], [0], small, device="cpu")
+    kept = PAPER.path(small, 0).with_suffix(".npz")
+    assert kept.exists() and PAPER.missing(small, [0]) == [0]
+
+    def stop(source: Path, target: Path) -> None:
+        Path(target).write_bytes(Path(source).read_bytes()[:50])
+        raise OSError(28, "No space left on device")
+
+    whole = kept.read_bytes()
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        patch.setattr(shutil, "copyfile", stop)
+        patch.setattr(shutil, "copy", stop)
+        train_missing([PAPER], [0], small, device="cpu")
+    assert kept.read_bytes() == whole and PAPER.missing(small, [0]) == [0]
+    assert train_missing([PAPER], [0], small, device="cpu")
+    assert PAPER.missing(small, [0]) == []
+
+
+def test_a_data_file_may_have_any_name(small: Path, tmp_path: Path) -> None:
+    data = save_data(tmp_path / "fields [1]*.h5")
+    assert train_missing([tiny(data)], [0], small, device="cpu")
+    assert tiny(data).kept(0) is not None
 
 
 def test_test_samples_are_held_out(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:

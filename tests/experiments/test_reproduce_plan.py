@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from command_line import lno
+from filed_runs import fake
 from rich.console import Console
-from small_forward import write_costs
+from small_forward import train_missing, write_costs
 
 from lno import cli
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
 from lno.experiments import forward, plan, queue, tables
-from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.files import write_json
 from lno.report.tables import Table
@@ -84,6 +84,49 @@ def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     lno(capsys, *words)
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
     assert len(list(small.rglob("*.json"))) == 3 * 4  # three seeds of four rows
+
+
+def test_seeds_that_are_left_are_consecutive_and_have_their_own_time(tmp_path: Path) -> None:
+    """Required seeds come first; what remains of the others is split and estimated again."""
+    spec = RunSpec("darcy", "lno", "paper", 100, "tf32")
+    fake(tmp_path, spec, [])
+    fake(tmp_path, replace(spec, epochs=50), [0.1], members=1)
+    alone = plan.estimate(spec, 1, tmp_path)
+    assert alone is not None
+
+    def experiment(required: int, seeds: int) -> tables.Experiment:
+        specs = (replace(spec, required=required),)
+        return replace(tables.EXPERIMENTS["forward"], specs=lambda: specs, seeds=seeds)
+
+    jobs = plan.jobs_of_all([experiment(1, 1), experiment(0, 5)], tmp_path)
+    assert [(job.seeds, job.required) for job in jobs] == [((0,), True), ((1, 2, 3, 4), False)]
+    assert [job.minutes for job in jobs] == pytest.approx([alone, 4 * alone])
+    middle = [queue.Job(spec, seeds) for seeds in ((1,), (0, 1, 2))]
+    assert [job.seeds for job in plan._once(middle, tmp_path)] == [(1,), (0,), (2,)]
+
+
+def test_a_limit_of_time_counts_compilation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two minutes are two minutes, however little of them is spent in steps."""
+    now, began = [0.0], []
+
+    def fit(spec: RunSpec, *_: object, **__: object) -> SimpleNamespace:
+        began.append(spec)
+        now[0] += 90.0  # of which 80 are compilation
+        return SimpleNamespace(finished=True, provenance={"seconds": 10.0})
+
+    monkeypatch.setenv("LNO_DATA", str(tmp_path))
+    monkeypatch.setattr("lno.experiments.queue.fit", fit)
+    monkeypatch.setattr("lno.experiments.queue.perf_counter", lambda: now[0])
+    monkeypatch.setattr("lno.experiments.queue._file", lambda *_: None)
+    monkeypatch.setattr(RunSpec, "samples", lambda *_: (None, None, None))
+    trained = SimpleNamespace(provenance={})
+    monkeypatch.setattr(RunSpec, "kept", lambda s, *_: (trained, 0) if s in began else None)
+    specs = [RunSpec("darcy", "lno", "paper", epochs, "fp32") for epochs in range(1, 9)]
+    jobs = [queue.Job(spec, (0,)) for spec in specs]
+    assert not queue.work_off(jobs, tmp_path, minutes=2.0)
+    assert began == specs[:2]  # the second was asked to pause after half a minute
 
 
 def test_an_interrupted_job_ends_the_queue(

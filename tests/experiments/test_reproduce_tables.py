@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from command_line import lno
 from deformed import shrink_presets
-from small_forward import PAPER
+from small_forward import PAPER, train_missing
 
 from lno import Fields
 from lno.experiments import datasets, efficiency, forward, paper, plan, resolution
-from lno.experiments.queue import train_missing
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 
@@ -141,6 +141,22 @@ def test_costs_are_measured_for_both_models_and_shown_beside_the_papers(
         r = by["plasticity", model]
         assert r["seconds_per_epoch"] == pytest.approx(r["milliseconds_per_step"] * steps / 1e3)
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
+
+
+def test_costs_that_another_process_measures_meanwhile_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cost(problem: str, model: str, batch: int, recipe: str, *_: str) -> dict[str, Any]:
+        row = dict.fromkeys(efficiency.ROW, 1.0)
+        row |= {"precision": "tf32", "hardware": "a GPU", "parameters": 1}
+        row |= {"problem": problem, "model": model, "batch": batch, "recipe": recipe}
+        if model == "lno":  # takes a minute, in which another process measures the other
+            efficiency.measure_all(tmp_path, [("darcy", "transolver", 4, "paper")])
+        return row
+
+    monkeypatch.setattr(efficiency, "cost", cost)
+    efficiency.measure_all(tmp_path, [("darcy", "lno", 4, "paper")])
+    assert {model for _, model, *_ in efficiency.measured(tmp_path)} == {"lno", "transolver"}
 
 
 def shrink_cases(monkeypatch: pytest.MonkeyPatch) -> None:
