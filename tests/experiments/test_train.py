@@ -26,19 +26,21 @@ from lno.models import MODELS, LNOConfig
 from lno.training import budget
 
 TINY = LNOConfig(width=8, latents=4, blocks=1, heads=2, layers=1)
+MESH = "trajectories"  # on a grid, all others not
 DATA: dict[str, tuple[Callable[[], Fields], tuple[str, ...]]] = {
     "ragged": (clouds, ()),
     "parameters": (lambda: clouds(parameters=True), ()),
-    "trajectories": (trajectories, ("--rollout", "2")),
+    MESH: (trajectories, ("--rollout", "2")),
     "elsewhere": (sensors, ()),
 }
 REFUSED = {  # model, data: why
     ("gnot", "elsewhere"): "lets query points attend to each other",
     ("transolver", "elsewhere"): "predicts only at the observed points",
     ("ono", "elsewhere"): "predicts only at the observed points",
-    **{("ffno", kind): "FFNO needs data on a 2-D grid" for kind in DATA if kind != "trajectories"},
+    **{("factformer", kind): "FactFormer needs data on a 2-D" for kind in DATA if kind != MESH},
 }
 MODELS_TRIED = ("lno", "deeponet", "gnot", "transolver", "oformer", "ono", "geofno", "ffno")
+MODELS_TRIED += ("factformer",)
 
 
 @pytest.mark.parametrize("kind", DATA)
