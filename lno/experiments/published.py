@@ -132,14 +132,14 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
             "darcy": (_FFNO, FFNO, OF_PIPE),
             # The published model reads one frame, to which noise is added.
             "ns2d": (
-                replace(_FFNO, shared=True, padding=0),
+                replace(_FFNO, shared=True, image=0),
                 replace(FFNO, batch=19, learning_rate=2.5e-3),
             ),
             "airfoil": (replace(_FFNO, row_modes=32), FFNO),
             # 24 layers, of which the last is the way back to points. The published model also reads
             # the radii of the hole.
             "elasticity": (
-                replace(_FFNO, layers=23, mlp_ratio=2, padding=_IMAGE),
+                replace(_FFNO, layers=23, mlp_ratio=2, image=_IMAGE),
                 replace(FFNO, batch=20),
             ),
             "plasticity": (

@@ -63,12 +63,13 @@ class FFNOConfig(ModelConfig):
         mlp_ratio: hidden features of a layer, in multiples of the width.
         shared: all layers have the same spectral weights.
         layer_norm: normalise what a layer adds.
-        padding: zeros that are appended to both axes of a 2-D grid; 0 for periodic data. Of point
-            clouds: the latent image, which takes the place of a grid.
+        image: what the layers work on. A number: the data's own 2-D grid, with so many zeros
+            appended to both axes; 0 for periodic data. A `LatentGrid`: an image to which a learnt
+            map leads from point clouds.
 
-    >>> FFNOConfig(layers=4).padding
+    >>> FFNOConfig(layers=4).image
     8
-    >>> FFNOConfig(layers=4, padding=LatentGrid(rows=40)).padding.rows
+    >>> FFNOConfig(layers=4, image=LatentGrid(rows=40)).image.rows
     40
     """
 
@@ -79,7 +80,7 @@ class FFNOConfig(ModelConfig):
     mlp_ratio: int = 4
     shared: bool = False
     layer_norm: bool = False
-    padding: LatentGrid | int = 8
+    image: LatentGrid | int = 8
 
     limits: ClassVar[Mapping[str, tuple[int, int]]] = {
         "row_modes": (1, 2048),
@@ -89,8 +90,8 @@ class FFNOConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.padding, LatentGrid):
-            require_count("FFNOConfig.padding", self.padding, MOST_PADDING, least=0)
+        if not isinstance(self.image, LatentGrid):
+            require_count("FFNOConfig.image", self.image, MOST_PADDING, least=0)
 
 
 class WeightNormLinear(nn.Module):
@@ -143,7 +144,7 @@ class FFNO(Model):
     >>> model(x, u, x).shape
     torch.Size([4, 60, 3])
     >>> image = LatentGrid(16, 16, 4, 4, map_width=8)
-    >>> model = FFNO(Spec(2, 1, 3), FFNOConfig(width=16, layers=2, padding=image))
+    >>> model = FFNO(Spec(2, 1, 3), FFNOConfig(width=16, layers=2, image=image))
     >>> model(x, u, torch.rand(1, 70, 2)).shape
     torch.Size([4, 70, 3])
     """
@@ -154,7 +155,7 @@ class FFNO(Model):
 
     def __init__(self, spec: Spec, config: FFNOConfig | None = None) -> None:
         super().__init__(spec, config)
-        config, image = self.config, self.config.padding
+        config, image = self.config, self.config.image
         width, cloud = config.width, isinstance(image, LatentGrid)
         self.needs_grid, self.answers_anywhere = not cloud, cloud
         if isinstance(image, LatentGrid):
@@ -164,7 +165,7 @@ class FFNO(Model):
             self.input: nn.Linear | WeightNormLinear = nn.Linear(inputs, width)
             self.pixels, self.queries = nn.Linear(2, width), nn.Linear(2, width)
         else:
-            self.require_plane("FFNOConfig(padding=LatentGrid())")
+            self.require_plane("FFNOConfig(image=LatentGrid())")
             self.geometry = None
             self.input = WeightNormLinear(spec.coordinates + (spec.in_channels or 2), width)
         gain = SHARED_GAIN if config.shared else 1.0
@@ -187,13 +188,13 @@ class FFNO(Model):
         """The published sizes for Pipe; without a 2-D grid, those for Elasticity."""
         if spec.plane:
             return FFNOConfig()
-        return FFNOConfig(layers=23, mlp_ratio=2, padding=IMAGE)
+        return FFNOConfig(layers=23, mlp_ratio=2, image=IMAGE)
 
     @classmethod
     def for_other_points(cls, config: ModelConfig) -> FFNOConfig:
         """The same sizes with a latent image, also for data on a grid."""
         assert isinstance(config, FFNOConfig)
-        return config if isinstance(config.padding, LatentGrid) else replace(config, padding=IMAGE)
+        return config if isinstance(config.image, LatentGrid) else replace(config, image=IMAGE)
 
     def forward(
         self,
@@ -211,7 +212,7 @@ class FFNO(Model):
     def _from_grid(
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n o"]:
-        (rows, columns), padding = self.require_plane(), self.config.padding
+        (rows, columns), padding = self.require_plane(), self.config.image
         assert isinstance(padding, int)
         values = u if u.shape[-1] else unit_square(rows, columns, like=u).flatten(0, 1)
         parts = [part.expand(u.shape[0], -1, -1) for part in (x, values)]

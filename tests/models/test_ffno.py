@@ -86,7 +86,7 @@ def test_without_padding_it_commutes_with_shifts() -> None:
 
     for config in (SMALL, FFNO_SHARED):
         model = build(config)
-        assert close(model(x, shift(u), x), shift(model(x, u, x)), 1e-5) == (config.padding == 0)
+        assert close(model(x, shift(u), x), shift(model(x, u, x)), 1e-5) == (config.image == 0)
 
 
 def test_meshes_come_as_positions_or_as_values() -> None:
@@ -277,8 +277,8 @@ def test_on_clouds_it_answers_anywhere_and_on_grids_it_does_not() -> None:
 def test_data_without_a_2d_grid_get_a_latent_image_and_others_do_not(
     grid: tuple[int, ...] | None,
 ) -> None:
-    assert isinstance(FFNO.default_config(Spec(2, 1, 1, grid)).padding, LatentGrid)
-    assert FFNO.default_config(Spec(2, 1, 1, (12, 5))) == FFNOConfig(padding=8)
+    assert isinstance(FFNO.default_config(Spec(2, 1, 1, grid)).image, LatentGrid)
+    assert FFNO.default_config(Spec(2, 1, 1, (12, 5))) == FFNOConfig(image=8)
 
 
 def test_configs_of_both_forms_are_read_back() -> None:
@@ -287,18 +287,18 @@ def test_configs_of_both_forms_are_read_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("padding", "message"),
+    ("image", "message"),
     [
-        (-1, "padding must be a whole number from 0 to 4096, got -1"),
-        (10**9, "padding must be a whole number from 0 to 4096"),
-        (True, r"padding: expected LatentGrid\(...\) or a whole number, got True"),
-        (2.5, r"padding: expected LatentGrid\(...\) or a whole number, got 2.5"),
-        (None, r"padding: expected LatentGrid\(...\) or a whole number, got None"),
+        (-1, "image must be a whole number from 0 to 4096, got -1"),
+        (10**9, "image must be a whole number from 0 to 4096"),
+        (True, r"image: expected LatentGrid\(...\) or a whole number, got True"),
+        (2.5, r"image: expected LatentGrid\(...\) or a whole number, got 2.5"),
+        (None, r"image: expected LatentGrid\(...\) or a whole number, got None"),
     ],
 )
-def test_impossible_paddings_are_errors(padding: object, message: str) -> None:
+def test_impossible_images_are_errors(image: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        FFNOConfig(padding=padding)  # type: ignore[arg-type]
+        FFNOConfig(image=image)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_impossible_paddings_are_errors(padding: object, message: str) -> None:
         (
             Spec(2, 1, 1),
             FFNOConfig(),
-            r"FFNO needs .* got grid None: .*, or use FFNOConfig\(padding=LatentGrid\(\)\)",
+            r"FFNO needs .* got grid None: .*, or use FFNOConfig\(image=LatentGrid\(\)\)",
         ),
         (Spec(3, 1, 1), None, "got 3 coordinates: .*, or use lno or "),
     ],

@@ -56,7 +56,7 @@ def translate(
         mlp_ratio=args["factor"],
         shared=shared,
         layer_norm=bool(args["layer_norm"]),
-        padding=PADDING if mesh else 0,
+        image=PADDING if mesh else 0,
     )
     # On meshes, the last two inputs are the unit grid, which the model appends itself.
     channels = 0 if mesh else inputs - 2
@@ -90,7 +90,7 @@ def _cloud(
         row_modes=args["modes1"],
         column_modes=args["modes1"],
         mlp_ratio=2,
-        padding=LatentGrid(args["s1"], args["s2"], *modes, map_width=width, standardized=False),
+        image=LatentGrid(args["s1"], args["s2"], *modes, map_width=width, standardized=False),
     )
     return sizes, Spec(2, args["in_channels"] - 2, args["out_channels"]), state
 
