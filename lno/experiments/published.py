@@ -99,7 +99,7 @@ _FACTFORMER = FactFormerConfig(reference=None)
 _ONO = ONOConfig(modes=8, attention="nystrom")
 _GNOT = GNOTConfig(width=128, blocks=8, heads=8, layers=1, experts=3, mlp_ratio=2)
 _GEOFNO = GeoFNOConfig()
-_FFNO = FFNOConfig()
+_FFNO, _IMAGE = FFNOConfig(), LatentGrid(64, 64, 16, 16, map_width=64)
 _TRANSOLVER = TransolverConfig(mlp_ratio=2, reference=None)
 
 PUBLISHED: dict[str, dict[str, Preset]] = {
@@ -132,10 +132,16 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
             "darcy": (_FFNO, FFNO, OF_PIPE),
             # The published model reads one frame, to which noise is added.
             "ns2d": (
-                replace(_FFNO, shared=True, padding=0),
+                replace(_FFNO, shared=True, image=0),
                 replace(FFNO, batch=19, learning_rate=2.5e-3),
             ),
             "airfoil": (replace(_FFNO, row_modes=32), FFNO),
+            # 24 layers, of which the last is the way back to points. The published model also reads
+            # the radii of the hole.
+            "elasticity": (
+                replace(_FFNO, layers=23, mlp_ratio=2, image=_IMAGE),
+                replace(FFNO, batch=20),
+            ),
             "plasticity": (
                 replace(_FFNO, row_modes=32, column_modes=12),
                 replace(FFNO, batch=8),

@@ -122,6 +122,12 @@ class Waves(NamedTuple):
 class Geometry(nn.Module):
     """Features at points to an image and back, through one learnt map. In full precision.
 
+    Args:
+        spec: the sizes of the data.
+        width: the number of features of a point and channels of the image.
+        grid: the image and the map.
+        inward: R, which makes the image's coefficients of those of the points; None: learnt ones.
+
     >>> geometry = Geometry(Spec(2, 1, 1), width=5, grid=LatentGrid(16, 16, 4, 4, map_width=8))
     >>> x = torch.rand(1, 50, 2)
     >>> waves = geometry.waves(x)
@@ -130,7 +136,9 @@ class Geometry(nn.Module):
     (torch.Size([3, 5, 16, 16]), torch.Size([3, 50, 5]))
     """
 
-    def __init__(self, spec: Spec, width: int, grid: LatentGrid) -> None:
+    def __init__(
+        self, spec: Spec, width: int, grid: LatentGrid, inward: nn.Module | None = None
+    ) -> None:
         super().__init__()
         if spec.coordinates != 2:
             raise ValueError(
@@ -139,7 +147,8 @@ class Geometry(nn.Module):
             )
         self.grid, modes = grid, (grid.row_modes, grid.column_modes)
         self.map = GeometryMap(grid.map_width)
-        self.inward, self.outward = (WaveMixing(width, width, *modes) for _ in range(2))
+        self.inward = WaveMixing(width, width, *modes) if inward is None else inward
+        self.outward = WaveMixing(width, width, *modes)
 
     def waves(self, x: Float[Tensor, "b n 2"]) -> Waves:
         """The waves at positions x, which `to_image` and `to_points` share where these are."""

@@ -30,6 +30,7 @@ from lno.data import Batch
 from lno.models import (
     MODELS,
     Demand,
+    LatentGrid,
     Model,
     ModelConfig,
     apply_model,
@@ -63,7 +64,9 @@ def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
     model_class, _ = MODELS[kind]
     config = model_class.default_config(spec)
     config = model_class.for_other_points(config) if elsewhere else config
-    keys = {"width": 8, "heads": 2, "modes": 3, "cloud": getattr(config, "cloud", None) and PYRAMID}
+    keys = {"width": 8, "heads": 2, "modes": 3}
+    latent = (key for key, v in vars(config).items() if isinstance(v, LatentGrid))
+    keys |= dict.fromkeys(latent, PYRAMID)
     config = replace(config, **{key: keys[key] for key in keys if hasattr(config, key)})
     return disturb(build_model(kind, shallow(config), spec)).eval()
 
