@@ -28,7 +28,7 @@ from lno.training.device import one_thread
 POINTS, CHUNK = 32_768, 4_096
 CONFIGS = {
     "lno": LNOConfig(width=64, latents=64, blocks=4, heads=4),
-    "lno_plus": LNOPlusConfig(width=64, latents=64, rounds=4, heads=4, values=False),
+    "lno_plus": LNOPlusConfig(width=64, latents=64, rounds=4, values=False),
 }
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "streaming.json"
 

@@ -131,7 +131,7 @@ def test_a_graph_that_differs_from_pytorch_is_not_written(
 @pytest.mark.parametrize("kind", ["lno_plus", "transolver"])
 def test_graphs_of_other_models_take_other_sizes(kind: str) -> None:
     """Transolver is for one grid and answers there only; the number of samples is free."""
-    config = {"lno_plus": {"width": 8, "latents": 4, "rounds": 1, "heads": 2}}
+    config = {"lno_plus": {"width": 8, "latents": 4, "rounds": 1}}
     config["transolver"] = {"width": 8, "layers": 1, "heads": 2, "slices": 4, "reference": 2}
     op = trained(data(), model=kind, config=config[kind])
     given = export.examples(op, (5, 40, 9), seed=1)

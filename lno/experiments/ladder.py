@@ -21,6 +21,7 @@ WITHOUT: dict[str, Changes] = {
     KEPT: (),
     "one round of four blocks": (("rounds", 1), ("blocks", 4)),
     "latent positions without places": (("located", False),),
+    "no Fourier features": (("octaves", 0),),
     "queries without values": (("values", False),),
     "AdamW for Muon": (("optimizer", "adamw"),),
     "no symmetries": (("symmetries", False),),

@@ -1,6 +1,7 @@
 """LNO+: a latent neural operator whose points and latent tokens exchange messages in rounds.
 
-    f = trunk(x),   h = branch([x, u])                     features of points; residual stream
+    φ = [x, sin ωx, cos ωx],   ω = π/4, π/2, π, …          Fourier features of positions
+    f = trunk(φ),   h = branch([φ, u])                     features of points; residual stream
     in each of R rounds:
         s = MLP(f) − |x − ξ|² / 2σ²                        scores of points and latent positions
         z ← z + V · softmax over points(s)ᵀ · LN h         encode into M latent tokens
@@ -9,7 +10,7 @@
         h ← h + MLP(LN h)
     y = MLP(LN h)
 
-It differs from LNO (`lno.models.lno`) in three ways:
+It differs from LNO (`lno.models.lno`) in four ways:
 
 - **Rounds.** LNO encodes once and decodes once. Here points read the tokens and tokens read the
   points again, each time with other weights.
@@ -17,6 +18,8 @@ It differs from LNO (`lno.models.lno`) in three ways:
   and writes near that place first. Tokens start as overlapping patches of the domain, on any mesh;
   LNO's start as nearly the same mean over all points. `initialise` spreads the places over the
   training points.
+- **Fourier features.** An MLP of positions learns smooth functions first. Sines and cosines of the
+  positions, each octave twice as fast as the one before, let it learn finer ones as well.
 - **Values at the queries.** A query point runs through the same stream as an observed point. It
   starts from the value observed there, or interpolated from the nearest ones. With `values=False`
   it starts from its position alone, for answers far from all observations.
@@ -39,20 +42,18 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from scipy.cluster.vq import kmeans2
-from scipy.spatial import cKDTree
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.attention import SelfAttention
-from lno.models.interpolation import interpolate, squared_distances
+from lno.models.interpolation import interpolate
 from lno.models.layers import MLP, TransformerBlock, full_precision, joined
 from lno.models.lno import PhysicsCrossAttention
 from lno.models.model import Model, ModelConfig, Part
+from lno.models.places import Places, cluster_centres
 from lno.models.streamed import SoftmaxSums
 
-WIDTH = 0.7  # of a latent position at first, in distances between neighbours
-EXTENT = 3**0.5  # standardised coordinates of an evenly filled box reach from −√3 to √3
+HEAD = 16  # features of an attention head
 SHARPNESS = 10.0  # of initial scores without places, see `LNOConfig`
 POINT_LAYERS = 1  # hidden layers of trunk, branch and head
 # Of positions: the trunk's features (#b, n, c), and scores by distance (#b, n, m) or None.
@@ -68,7 +69,7 @@ class LNOPlusConfig(ModelConfig):
         latents: M, the number of latent positions.
         rounds: R, how often tokens read the points and points read the tokens.
         blocks: L, the number of transformer blocks in a round.
-        heads: the number of attention heads of a block; divides the width.
+        octaves: K, the number of wave numbers of the Fourier features of every coordinate; 0: none.
         located: latent positions have places. False: an ablation.
         values: query points start from the values there. False: from their positions alone.
         local: k, the size of a k × k depthwise convolution of the stream in every round, which
@@ -82,44 +83,31 @@ class LNOPlusConfig(ModelConfig):
     latents: int = 256
     rounds: int = 4
     blocks: int = 1
-    heads: int = 8
+    octaves: int = 4
     located: bool = True
     values: bool = True
     local: int | None = None
 
-    limits: ClassVar[Mapping[str, tuple[int, int]]] = {"rounds": (1, 128), "local": (3, 63)}
+    limits: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "rounds": (1, 128),
+        "octaves": (0, 16),
+        "local": (3, 63),
+    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.local is not None and self.local % 2 == 0:
             raise ValueError(f"LNOPlusConfig.local must be odd, got {self.local}")
 
+    @property
+    def heads(self) -> int:
+        """Of the attention between tokens, each with `HEAD` features or more.
 
-class Places(nn.Module):
-    """Places and widths of latent positions: scores that fall off with the distance.
-
-    >>> places = Places(latents=9, coordinates=2)
-    >>> x = places.centres.detach()[None, :3]  # there, the nearest latent positions are these
-    >>> places(x).argmax(dim=-1)
-    tensor([[0, 1, 2]])
-    """
-
-    def __init__(self, latents: int, coordinates: int) -> None:
-        super().__init__()
-        self.centres = nn.Parameter(torch.empty(latents, coordinates))
-        self.log_widths = nn.Parameter(torch.empty(latents))
-        self.move(evenly_spread(latents, coordinates))
-
-    def move(self, centres: Float[np.ndarray, "m d"]) -> None:
-        """Put the latent positions there, as wide as the distances between neighbours."""
-        with torch.no_grad():
-            self.centres.copy_(torch.from_numpy(centres))
-            self.log_widths.fill_(math.log(WIDTH * spacing(centres)))
-
-    def forward(self, x: Float[Tensor, "#b n d"]) -> Float[Tensor, "#b n m"]:
-        """−|x − ξ|² / 2σ², in float32 or better even under autocast."""
-        with full_precision(x):
-            return -0.5 * squared_distances(x, self.centres) * torch.exp(-2 * self.log_widths)
+        >>> LNOPlusConfig(width=64).heads
+        4
+        """
+        most = max(1, self.width // HEAD)
+        return max(h for h in range(1, most + 1) if self.width % h == 0)
 
 
 class Round(nn.Module):
@@ -201,10 +189,11 @@ class LNOPlus(Model):
             if not self.config.values:
                 raise ValueError("LNOPlusConfig.local needs values=True, got values=False")
         self.reads_query_values = self.config.values and local is None
-        self.trunk = MLP(spec.coordinates, c, c, POINT_LAYERS)
-        self.branch = MLP(spec.coordinates + spec.in_channels, c, c, POINT_LAYERS)
+        features = spec.coordinates * (1 + 2 * self.config.octaves)
+        self.trunk = MLP(features, c, c, POINT_LAYERS)
+        self.branch = MLP(features + spec.in_channels, c, c, POINT_LAYERS)
         if not self.config.values:
-            self.query = MLP(spec.coordinates, c, c, POINT_LAYERS)
+            self.query = MLP(features, c, c, POINT_LAYERS)
         if self.config.located:
             self.places = Places(self.config.latents, spec.coordinates)
         made = nn.ModuleList(Round(spec, self.config) for _ in range(self.config.rounds))
@@ -296,7 +285,7 @@ class LNOPlus(Model):
                 )
             g = self._observed(x_query, u_query)
         else:
-            g = self.query(x_query)
+            g = self.query(self._features(x_query))
         g = self._run(g, self._positions(x_query), z.unbind(dim=1))
         return self.head(self.norm(g))
 
@@ -307,7 +296,10 @@ class LNOPlus(Model):
 
     def _positions(self, x: Float[Tensor, "#b n d"]) -> AtPositions:
         """What all rounds know of some positions."""
-        return self.trunk(x), self.places(x) if self.config.located else None
+        return self.trunk(self._features(x)), self.places(x) if self.config.located else None
+
+    def _features(self, x: Float[Tensor, "#b n d"]) -> Float[Tensor, "#b n k"]:
+        return fourier_features(x, self.config.octaves)
 
     def _run(
         self,
@@ -324,14 +316,14 @@ class LNOPlus(Model):
         self, x: Float[Tensor, "#b n d"], u: Float[Tensor, "b n i"]
     ) -> Float[Tensor, "b n c"]:
         """The stream of points whose values are known, before the first round."""
-        return self.branch(joined(x, u))
+        return self.branch(joined(self._features(x), u))
 
     def _queried(
         self, x: Tensor, u: Tensor, x_query: Tensor, mask: Tensor | None, weights: Tensor | None
     ) -> Float[Tensor, "b q c"]:
         """The stream of the query points before the first round."""
         if not self.config.values:
-            return self.query(x_query)
+            return self.query(self._features(x_query))
         if self.rounds[0].attention.reduce is not None:
             raise ValueError(
                 "processes that split the points of a sample cannot interpolate its values at "
@@ -342,44 +334,18 @@ class LNOPlus(Model):
         return self._observed(x_query, values)
 
 
-def evenly_spread(count: int, coordinates: int) -> Float[np.ndarray, "m d"]:
-    """Points of low discrepancy in a box: multiples of powers of a root, modulo one.
+def fourier_features(x: Float[Tensor, "*b n d"], octaves: int) -> Float[Tensor, "*b n k"]:
+    """[x, sin ωx, cos ωx] for ω = π/4, π/2, π, …: positions, and waves of them.
 
-    The root φ of φ^(d+1) = φ + 1 generalises the golden ratio (Roberts, 2018).
+    Standardised coordinates of an evenly filled box are 2√3 apart, less than half of the longest
+    wave. In float32 or better even under autocast.
 
-    >>> evenly_spread(3, 1).round(2).ravel()
-    array([-1.32,  0.82, -0.51])
+    >>> fourier_features(torch.tensor([[2.0]]), octaves=2).round(decimals=2)
+    tensor([[ 2.,  1., -0., -0., -1.]])
     """
-    root = 2.0
-    for _ in range(32):
-        root = (1 + root) ** (1 / (coordinates + 1))
-    powers = root ** -np.arange(1.0, coordinates + 1)
-    return EXTENT * (2 * ((0.5 + np.arange(1, count + 1)[:, None] * powers) % 1.0) - 1)
-
-
-def cluster_centres(
-    positions: Float[np.ndarray, "n d"], count: int, seed: int
-) -> Float[np.ndarray, "m d"]:
-    """Centres of clusters of points (k-means), which cover them evenly.
-
-    >>> np.sort(cluster_centres(np.array([[0.0], [0.1], [5.0]]), 2, seed=0).ravel())
-    array([0.05, 5.  ])
-    """
-    points, rng = np.unique(positions.astype(np.float64), axis=0), np.random.default_rng(seed)
-    if len(points) > count:
-        start = points[rng.choice(len(points), count, replace=False)]
-        return kmeans2(points, start, iter=20, minit="matrix")[0]
-    more = points[np.arange(count - len(points)) % len(points)]  # beside those at every point
-    return np.concatenate((points, more + 1e-3 * rng.standard_normal(more.shape)))
-
-
-def spacing(places: Float[np.ndarray, "m d"]) -> float:
-    """The median distance of a place to the nearest other one.
-
-    >>> spacing(np.array([[0.0], [1.0], [3.0], [5.0]]))
-    1.5
-    """
-    if len(places) == 1:
-        return EXTENT
-    distances = np.asarray(cKDTree(places).query(places, k=[2])[0])
-    return max(float(np.median(distances)), 1e-6)
+    if octaves == 0:
+        return x
+    with full_precision(x):
+        waves = math.pi / 4 * 2.0 ** torch.arange(octaves, device=x.device, dtype=x.dtype)
+        angles = (x[..., None] * waves).flatten(-2)
+        return torch.cat((x, angles.sin(), angles.cos()), dim=-1)

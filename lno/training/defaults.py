@@ -41,7 +41,7 @@ LARGEST_BATCH = 16  # and otherwise so many
 MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a random subset
 DROPOUT, ENOUGH = 0.3, 100  # of points that all samples share, if there are so many
 SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
-MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3, heads=4)
+MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3)
 
 
 @dataclass(frozen=True)

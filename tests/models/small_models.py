@@ -32,10 +32,10 @@ from lno.models import (
 GRID = (10, 6)  # of the 60 points that `inputs` draws
 LNO_TIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2)
 LNO_UNTIED = LNOConfig(width=32, latents=16, blocks=2, heads=4, layers=2, tied=False)
-PLUS = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4)
-PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, heads=4, values=False)
-PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, located=False)
-PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, heads=4, local=3)
+PLUS = LNOPlusConfig(width=32, latents=16, rounds=3)
+PLUS_BY_POSITION = LNOPlusConfig(width=32, latents=16, rounds=3, values=False)
+PLUS_WITHOUT_PLACES = LNOPlusConfig(width=32, latents=16, rounds=2, located=False)
+PLUS_LOCAL = LNOPlusConfig(width=32, latents=16, rounds=2, local=3)
 LNO_EFFICIENT, LNO_GALERKIN, LNO_NYSTROM = (
     replace(LNO_TIED, attention=name) for name in ("efficient", "galerkin", "nystrom")
 )

@@ -67,7 +67,7 @@ def small(kind: str, spec: Spec, elsewhere: bool = False) -> Model:
     keys = {"width": 8, "heads": 2, "modes": 3}
     latent = (key for key, v in vars(config).items() if isinstance(v, LatentGrid))
     keys |= dict.fromkeys(latent, PYRAMID)
-    config = replace(config, **{key: keys[key] for key in keys if hasattr(config, key)})
+    config = replace(config, **{key: keys[key] for key in keys if key in vars(config)})
     return disturb(build_model(kind, shallow(config), spec)).eval()
 
 

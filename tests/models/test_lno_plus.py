@@ -14,11 +14,12 @@ from lno import Spec
 from lno.data import Fields
 from lno.models import LNOPlus, LNOPlusConfig, interpolation
 from lno.models.interpolation import Interpolant, interpolate
-from lno.models.lno_plus import Places, cluster_centres, evenly_spread, spacing
+from lno.models.lno_plus import fourier_features
+from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
 
 GENERATOR = torch.Generator().manual_seed(4)
-TINY = {"width": 16, "latents": 9, "rounds": 2, "heads": 2}
+TINY = {"width": 16, "latents": 9, "rounds": 2}
 
 
 @pytest.mark.parametrize("config", [PLUS, PLUS_BY_POSITION], ids=["values", "positions"])
@@ -71,7 +72,7 @@ def test_positions_alone_do_not_see_values_at_the_queries() -> None:
     swapped = u[:, [1, 0, 2]]
     for values, differ in ((True, True), (False, False)):
         torch.manual_seed(0)
-        config = LNOPlusConfig(16, 1, 1, 1, 2, located=False, values=values)
+        config = LNOPlusConfig(16, 1, 1, octaves=0, located=False, values=values)
         model = LNOPlus(spec, config)
         with torch.no_grad():  # no scores: the token is the mean over all points,
             model.rounds[0].attention.projector.output.weight.zero_()
@@ -86,6 +87,37 @@ def test_processes_that_split_points_do_not_interpolate() -> None:
     assert close(model(x, u, x), build(PLUS)(x, u, x), 1e-5)
     with pytest.raises(ValueError, match=r"set LNOPlusConfig\.values to False"):
         model(x, u, q)
+
+
+# -- Fourier features --------------------------------------------------------------------------
+
+
+def test_octaves_double_their_frequency() -> None:
+    """Shifting x by one wavelength of an octave leaves it and all finer ones as they are."""
+    x = torch.linspace(-1.7, 1.7, 50, dtype=torch.float64)[:, None]
+    there = fourier_features(x, 4)
+    for k, wavelength in enumerate((8.0, 4.0, 2.0, 1.0)):
+        moved = fourier_features(x + wavelength, 4)
+        same = (moved - there).abs().amax(dim=0) < 1e-12
+        assert same.tolist() == [False] + 2 * ([False] * k + [True] * (4 - k))
+
+
+def test_fourier_features_learn_fine_functions_sooner() -> None:
+    x = torch.linspace(-1.7, 1.7, 100)[None, :, None]
+    u, y = torch.zeros(1, 100, 0), torch.sin(9 * x)
+    losses = {}
+    for octaves in (0, 4):
+        torch.manual_seed(0)
+        config = LNOPlusConfig(width=16, latents=4, rounds=1, octaves=octaves, located=False)
+        model = LNOPlus(Spec(1, 0, 1), config)
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2)
+        for _ in range(60):
+            loss = (model(x, u, x) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        losses[octaves] = loss.item()
+    assert losses[4] < 0.1 * losses[0]
 
 
 # -- located latents ---------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from lno.training.step import Step
 CASES = [(k, m) for k in ("shared", "ragged", "weighted") for m in METRICS]
 CASES += [(k, "relative_l2") for k in ("huge", "plus", "plus-ragged")]
 CONFIG = LNOConfig(width=16, latents=8, blocks=2, heads=2, layers=1)
-PLUS = LNOPlusConfig(width=16, latents=8, rounds=2, heads=2)
+PLUS = LNOPlusConfig(width=16, latents=8, rounds=2)
 MODELS = {
     "plus": lambda spec: LNOPlus(spec, PLUS),
     "plus-ragged": lambda spec: LNOPlus(spec, replace(PLUS, values=False)),
