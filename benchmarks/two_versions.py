@@ -8,8 +8,8 @@ Each version is measured by its own benchmarks/training_step.py, in processes th
 (default: as many as there are cores). Then they are measured one after the other, the two versions
 in turn, --rounds times, and the median counts. The plain step is measured once, for both.
 
-Writes two files like that of training_step.py whenever some cases are done: results/benchmarks/
-training_step.json for this version, training_step_before.json for the other. Prints speeds as
+Writes two files like that of training_step.py whenever some cases are done, in results/benchmarks:
+two_versions_before.json for the other version, two_versions_now.json for this one. Prints speeds as
 ratios to plain, and whether this version is at least 0.95 of the other.
 """
 
@@ -155,7 +155,7 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     module: Any = import_module("training_step")
     cases, found = options.cases or list(module.CASES), [list[dict[str, Any]](), []]
-    names = ("training_step_before.json", "training_step.json")
+    names = ("two_versions_before.json", "two_versions_now.json")
     size = max(1, options.at_once // (2 * len(KINDS)))  # plain steps are not compiled
     for first in range(0, len(cases), size):
         rows = measure_cases([folder, ROOT], cases[first : first + size], options.rounds)

@@ -72,7 +72,7 @@ def test_two_versions_are_measured_in_turn_beside_one_plain_step(tmp_path: Path)
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "2 2" and "broken tf32 of" in done.stderr
     results = now / "results" / "benchmarks"
-    names = ("training_step.json", "training_step_before.json")
+    names = ("two_versions_now.json", "two_versions_before.json")
     rows, old = (json.loads((results / name).read_text())["rows"] for name in names)
     assert [row["case"] for row in rows] == [row["case"] for row in old] == ["a", "b"]
     for row, milliseconds in [(rows[0], 2.0), (old[1], 5.0)]:

@@ -25,7 +25,7 @@ from lno.experiments.queue import Say
 from lno.processes import end_with_parent, how_it_ended, signals_kept_from_children, start
 from lno.training.step import first_line
 
-LATE_SECONDS = 15.0  # in which the last process that is ready can measure
+MEASURING_SECONDS = 4.0  # of one cost, when its step is compiled
 
 
 @dataclass
@@ -104,7 +104,8 @@ def _round(
             with signals_kept_from_children():
                 made = start(_work, key, precision, device, threads, name="lno cost", daemon=False)
             workers.append(Worker(key, *made))
-        prepared = [(worker, worker.wait(deadline - LATE_SECONDS, say)) for worker in workers]
+        until = deadline - MEASURING_SECONDS * len(workers)
+        prepared = [(worker, worker.wait(until, say)) for worker in workers]
         for worker in [worker for worker, (kind, _) in prepared if kind == "late"]:
             worker.process.kill()
             worker.process.join()
@@ -118,7 +119,8 @@ def _round(
             else:
                 complete = False
                 say(f"{named(worker.key)} could not be measured: {text}")
-            worker.process.join()  # its memory is free before the next one measures
+            worker.process.kill()  # it has nothing left to do, and its memory is free at once
+            worker.process.join()
     finally:
         for worker in workers:
             worker.process.kill()

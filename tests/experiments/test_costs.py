@@ -41,7 +41,7 @@ def test_costs_are_prepared_at_once_and_one_that_fails_stops_no_other(tmp_path: 
 
 def test_what_is_not_ready_in_time_is_left_for_the_same_command(tmp_path: Path) -> None:
     lines: list[str] = []
-    late = (costs.LATE_SECONDS + 0.2) / 60
+    late = (costs.MEASURING_SECONDS + 0.2) / 60
     for minutes in (late, 0.0):
         assert not costs.measure_at_once(
             tmp_path, [SMALL], 2, device="cpu", minutes=minutes, say=lines.append
