@@ -2,9 +2,10 @@
 
     python benchmarks/gpu_tests.py [words for pytest, such as -x]
 
-Writes results/benchmarks/gpu_tests.json: the commit, the hardware, how many tests passed, failed
-and were skipped, and the seconds they took. `$LNO_COMMIT` gives the commit where the source is a
-copy without its history. Exits with pytest's status. Without a GPU nothing is written.
+Writes results/benchmarks/gpu_tests.json: the commit, the hardware, how many tests passed, failed,
+were skipped and did not run, and the seconds they took. After Ctrl-C (`timeout -s INT 540 python
+...`) the rest did not run. `$LNO_COMMIT` gives the commit where the source is a copy without its
+history. Exits with pytest's status. Without a GPU nothing is written.
 """
 
 from __future__ import annotations
@@ -31,8 +32,14 @@ class Outcomes:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(passed=0, failed=0, skipped=0)
         self.failed: list[str] = []
+        self.left: set[str] = set()  # tests that did not run yet
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.left = {item.nodeid for item in session.items}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            self.left.discard(report.nodeid)
         if report.when == "call" or report.outcome != "passed":  # set-up counts where it fails
             self.counts[report.outcome] += 1
             if report.failed:
@@ -49,8 +56,11 @@ def main() -> int:
         print("no CUDA GPU here: nothing to record", file=sys.stderr)
         return 1
     outcomes, start = Outcomes(), time.perf_counter()
-    # Only tests: examples in docstrings need no GPU, and modules may need packages for users.
-    words = ["-m", "gpu", "-p", "no:cacheprovider", str(ROOT / "tests"), *sys.argv[1:]]
+    # Only tests: examples in docstrings need no GPU, and their modules may need other packages.
+    # Whatever cannot be imported must not keep the other tests from running.
+    options = ["-o", "addopts=-q --strict-markers", "--continue-on-collection-errors"]
+    words = ["-m", "gpu", "-p", "no:cacheprovider", *options, str(ROOT / "tests")]
+    words += sys.argv[1:]
     status = int(pytest.main(words, plugins=[outcomes]))
     record = {
         "commit": commit(),
@@ -58,13 +68,15 @@ def main() -> int:
         "python": platform.python_version(),
         "torch": torch.__version__,
         **outcomes.counts,
+        "not_run": len(outcomes.left),
         "failures": outcomes.failed,
         "seconds": round(time.perf_counter() - start, 1),
     }
     write_json(RESULT, record)
     print(
-        f"{record['passed']} passed, {record['failed']} failed, {record['skipped']} skipped in "
-        f"{record['seconds']} s on {record['hardware']}, commit {record['commit'] or 'unknown'}"
+        f"{record['passed']} passed, {record['failed']} failed, {record['skipped']} skipped, "
+        f"{record['not_run']} not run in {record['seconds']} s on {record['hardware']}, commit "
+        f"{record['commit'] or 'unknown'}"
     )
     return status
 

@@ -11,6 +11,7 @@ Data are random: time does not depend on them. Peak memory does not include the 
 GPU. Writes results/benchmarks/training_step.json after every case and starts no case after
 --seconds. --before compares with an earlier file: speeds as ratios to plain, which a different day
 or machine hardly changes, and whether the new one is at least 0.95 of the old one.
+benchmarks/two_versions.py measures two versions of the code in turn, on one machine.
 """
 
 from __future__ import annotations
@@ -239,6 +240,16 @@ def compare(rows: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
             print(f"{row['case']:12s} {kind:6s} {speeds}  {verdict}")
 
 
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows into a file, with the geometric means of their speeds."""
+    ratios = {
+        kind: math.exp(np.mean([math.log(r["plain_ms"] / r[f"{kind}_ms"]) for r in rows]))
+        for kind in ("tf32", "mixed")
+    }
+    record = {"hardware": torch.cuda.get_device_name(), "members": MEMBERS, "geomean": ratios}
+    write_json(path, {"rows": rows, **record})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("cases", nargs="*", default=list(CASES))
@@ -259,12 +270,7 @@ def main() -> None:
         measured.append(row)
         print(describe(row), f"[{time.monotonic() - start:.0f} s]", flush=True)
         rows = [r for r in rows if r["case"] != name] + [row]
-        ratios = {
-            kind: math.exp(np.mean([math.log(r["plain_ms"] / r[f"{kind}_ms"]) for r in rows]))
-            for kind in ("tf32", "mixed")
-        }
-        record = {"hardware": torch.cuda.get_device_name(), "members": MEMBERS, "geomean": ratios}
-        write_json(options.out, {"rows": rows, **record})
+        write(options.out, rows)
     if before:
         compare(measured, before)
 

@@ -69,6 +69,12 @@ def test_help_and_version_load_neither_torch_nor_matplotlib(option: str) -> None
     assert done.stdout.splitlines()[-1] == "[] 0"
 
 
+def test_the_package_runs_as_a_command() -> None:
+    words = [sys.executable, "-m", "lno", "--version"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("lno ")
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -76,14 +76,14 @@ def command(*words: object) -> str:
 def program() -> str:
     """How the user can call this program again, for a shell.
 
-    `lno`, or its path if it is not on PATH; `python -m lno.cli` where it was called so.
+    `lno`, or its path if it is not on PATH; `python -m lno` where it was called so.
     """
     path, here = Path(sys.argv[0]).resolve(), Path.cwd()
     if path.suffix == ".py":
         name = Path(sys.executable).name
         found = shutil.which(name)
         same = found is not None and Path(found).resolve() == Path(sys.executable).resolve()
-        return f"{name if same else shlex.quote(sys.executable)} -m lno.cli"
+        return f"{name if same else shlex.quote(sys.executable)} -m lno"
     if shutil.which("lno"):
         return "lno"
     return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))

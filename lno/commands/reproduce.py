@@ -11,8 +11,9 @@ import typer
 from lno.commands.console import command, new_app, say, show, show_table
 from lno.experiments import efficiency, model_table, positions, pretrained, stages
 from lno.experiments.cases import CASES
+from lno.experiments.costs import measure_at_once
 from lno.experiments.parallel import Outcome, work_off_at_once
-from lno.experiments.plan import estimate, jobs_of_all, jobs_of_table, plan
+from lno.experiments.plan import awaited_costs, estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
 from lno.experiments.tables import EXPERIMENTS, Experiment
@@ -126,6 +127,11 @@ def reproduce_efficiency(
     problems: Problems = "",
     models: Models = "",
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32 or mixed.")] = "auto",
+    minutes: Annotated[float | None, typer.Option(help="Stop after so much time.")] = None,
+    jobs: Annotated[
+        int,
+        typer.Option(min=1, max=64, help="Compile so many at once; they are measured in turn."),
+    ] = 1,
     dry_run: DryRun = False,
     again: Annotated[bool, typer.Option("--again", help="Measure it again.")] = False,
     results: Ledger = RESULTS,
@@ -134,7 +140,7 @@ def reproduce_efficiency(
     """Weights, memory and time of a training step of each model (Table 4 of the paper).
 
     Runs of a given time take as many steps as fit into it by these times. So measure them while
-    nothing else uses the GPU.
+    nothing else uses the GPU. Those that required runs wait for come first.
     """
     asked = (_names(problems), _names(models))
     for names, known in zip(asked, (list(CASES), list(MODELS)), strict=True):
@@ -142,11 +148,13 @@ def reproduce_efficiency(
             raise ValueError(f"no {unknown[0]!r} in this table: expected {', '.join(known)}")
     wanted = efficiency.cases(*asked)
     wanted = wanted if again else efficiency.missing(results, wanted)
+    first = awaited_costs(jobs_of_all(EXPERIMENTS.values(), results), results)
+    wanted = [key for key in first if key in wanted] + [key for key in wanted if key not in first]
     if dry_run:
         listed = ", ".join(map(efficiency.named, wanted))
         show(f"missing, about a minute each: {listed}" if listed else "nothing is missing")
         return
-    efficiency.measure_all(results, wanted, precision, device, say)
+    measure_at_once(results, wanted, jobs, precision, device, minutes=minutes, say=say)
     show_table(efficiency.table(results))
     show_table(model_table.table(results))
 

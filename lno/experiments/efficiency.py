@@ -17,7 +17,7 @@ from lno.config import require_type
 from lno.experiments.cases import CASES, obstacle
 from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import EFFICIENCY
-from lno.experiments.presets import own_presets, preset, usual_preset
+from lno.experiments.presets import PRESETS, preset, usual_preset
 from lno.files import read_json, write_json
 from lno.models import MODELS, build_model
 from lno.report.runs import model_name
@@ -28,11 +28,12 @@ from lno.training.loop import next_batches
 from lno.training.precision import pick_precision
 from lno.training.samples import Samples
 from lno.training.state import Training
-from lno.training.step import Step
+from lno.training.step import Step, first_line
 
 PRINTED = tuple(EFFICIENCY)  # the models that the paper measured
 SAMPLES = 40  # random ones: neither their number nor their values change the time of a step
 BATCH = 4  # the same for every model, although some of their own recipes have others
+WARM_SECONDS = 0.5  # of steps before the clock starts: a GPU that was idle has slowed down
 CHEAPEST = ("elasticity", "darcy", "pipe", "airfoil", "ns2d", "plasticity")
 Key = tuple[str, str, int, str]  # problem, model, batch, preset
 ROW: dict[str, Any] = {
@@ -56,13 +57,29 @@ class Cost:
     peak_memory_gb: float | None
 
 
-def measure(step: Callable[[], Any], device: torch.device, data: int, repeats: int = 7) -> Cost:
-    """The median time of a step, and its peak memory beyond the `data` bytes of samples."""
+def measure(
+    step: Callable[[], Any],
+    device: torch.device,
+    data: int,
+    repeats: int = 7,
+    ready: Callable[[], None] = lambda: None,
+) -> Cost:
+    """The median time of a step, and its peak memory beyond the `data` bytes of samples.
+
+    `ready` is called when the step is compiled, before the clock starts.
+    """
     on_gpu = device.type == "cuda"
     if on_gpu:  # before the first: a graph takes its memory when it is captured
         torch.cuda.reset_peak_memory_stats(device)
     for _ in range(3):
         step()
+    if on_gpu:
+        torch.cuda.synchronize(device)
+    ready()
+    start = time.perf_counter()
+    while on_gpu and time.perf_counter() - start < WARM_SECONDS:
+        step()
+        torch.cuda.synchronize(device)
     times = []
     for _ in range(repeats):
         if on_gpu:
@@ -84,8 +101,12 @@ def cost(
     recipe: str = "paper",
     precision: str = "auto",
     device: str = "auto",
+    ready: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Parameters, seconds an epoch and peak memory of a model with the sizes of a preset."""
+    """Parameters, seconds an epoch and peak memory of a model with the sizes of a preset.
+
+    `ready` is called before the clock starts.
+    """
     chosen, where = preset(problem, recipe, model), pick_device(device)
     data = CASES[problem].data(SAMPLES)
     scale = chosen.task.normalizers(data)
@@ -100,7 +121,7 @@ def cost(
         step(*next_batches(training, samples))
         training.step += 1
 
-    found = measure(next_step, where, samples.resident_bytes)
+    found = measure(next_step, where, samples.resident_bytes, ready=ready)
     steps = -(-protocol_of(problem).train * chosen.task.visits // batch)
     return {
         "problem": problem,
@@ -160,8 +181,10 @@ def cases(problems: Sequence[str] = (), models: Sequence[str] = ()) -> list[Key]
         for model in models or MODELS:
             if obstacle(problem, model) is not None:
                 continue
-            own = {n: p for n, p in own_presets(problem, model).items() if n in ("paper", "fast")}
-            keys = {(problem, model, each.recipe.batch, name) for name, each in own.items()}
+            # Also where a problem has no such preset of its own: runs then have the general one.
+            names = [name for name in ("paper", "fast") if name in PRESETS.get(model, {})]
+            own = {name: preset(problem, name, model).recipe.batch for name in names}
+            keys: set[Key] = {(problem, model, batch, name) for name, batch in own.items()}
             if problem == "darcy" or model in PRINTED:
                 keys.add((problem, model, BATCH, usual_preset(model)))
             found += sorted(keys, key=lambda key: (key[3] != "paper", key))
@@ -186,7 +209,6 @@ def measure_all(
     Returns:
         whether all could be measured; `say` is told the others and why.
     """
-    order = {key: k for k, key in enumerate(itertools.product(CASES, MODELS))}
     failed = False
     for key in wanted:
         gc.collect()
@@ -195,14 +217,20 @@ def measure_all(
             torch.cuda.empty_cache()
         try:
             row = cost(*key, precision, device)
-        except RuntimeError as error:  # out of memory, say
-            say(f"{named(key)} could not be measured: {str(error).splitlines()[0]}")
+        except Exception as error:  # out of memory, say: the others can be measured
+            say(f"{named(key)} could not be measured: {first_line(error)}")
             failed = True
             continue
-        found = {**measured(results), key: row}  # what others have measured meanwhile, too
-        rows = [found[k] for k in sorted(found, key=lambda k: (order.get(k[:2], len(order)), k))]
-        write_json(results / "benchmarks" / "efficiency.json", {"rows": rows})
+        keep(results, key, row)
     return not failed
+
+
+def keep(results: Path, key: Key, row: dict[str, Any]) -> None:
+    """Write a cost into the ledger, beside those that others have measured meanwhile."""
+    order = {pair: k for k, pair in enumerate(itertools.product(CASES, MODELS))}
+    found = {**measured(results), key: row}
+    rows = [found[k] for k in sorted(found, key=lambda k: (order.get(k[:2], len(order)), k))]
+    write_json(results / "benchmarks" / "efficiency.json", {"rows": rows})
 
 
 def named(key: Key) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from lno import tasks
 from lno.experiments.cases import CASES
-from lno.experiments.efficiency import measured
+from lno.experiments.efficiency import Key, measured
 from lno.experiments.presets import preset
 from lno.experiments.queue import Job, groups, missing_runs
 from lno.experiments.runs import RunSpec
@@ -71,6 +71,12 @@ def jobs_of_all(
             ordered += [_job(other, group, results, job.required) for group in groups(gone)]
         ordered.append(job)
     return _once(ordered, results)
+
+
+def awaited_costs(jobs: Sequence[Job], results: Path) -> list[Key]:
+    """The costs of steps that jobs wait for, in the order of the jobs."""
+    waiting = [job.spec for job in jobs if job.spec.waits_for(results) is not None]
+    return list(dict.fromkeys(spec.cost_key for spec in waiting))
 
 
 def plan(jobs: Sequence[Job], results: Path) -> list[Table]:

@@ -160,9 +160,13 @@ class RunSpec:
         """Steps of one run; None: they depend on the time of a step, which the ledger lacks."""
         if self.seconds is None:
             return self.steps
-        key = (self.problem, self.model, self.preset.recipe.batch, self.recipe)
-        cost = efficiency.step_cost(results, key, self.precision)
+        cost = efficiency.step_cost(results, self.cost_key, self.precision)
         return None if cost is None else max(1, int(1e3 * self.seconds / cost))
+
+    @property
+    def cost_key(self) -> efficiency.Key:
+        """Where the table of costs has the time of a step."""
+        return self.problem, self.model, self.preset.recipe.batch, self.recipe
 
     def waits_for(self, results: Path) -> str | None:
         """The command that has to come first; None: there is none."""

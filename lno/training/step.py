@@ -220,14 +220,17 @@ class Step:
             # On the same stream, where libraries already have their workspaces. A capture that
             # fails does not leave it by itself.
             outside = torch.cuda.stream(torch.cuda.current_stream())
-            with outside, torch.cuda.graph(graph, stream=stream):
+            # The thread that reads the next samples may meanwhile ask for pinned memory.
+            mode = "thread_local"
+            with outside, torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
                 self.output = self._differentiate(self.inputs, fast=True)
                 if self.single:
                     self._update()
             self.graph = graph
         except Exception as error:  # a model may use what no graph can hold
             first = error.__context__ or error  # ending a failed capture fails, too
-            warnings.warn(f"training continues without a CUDA graph: {_line(first)}", stacklevel=2)
+            said = f"training continues without a CUDA graph: {first_line(first)}"
+            warnings.warn(said, stacklevel=2)
             self.capturable = False
         self.training.compile_seconds += time.perf_counter() - start
 
@@ -241,13 +244,13 @@ class Step:
         except Exception as error:  # whatever fails in the compiler must not end the run
             if self.compiled is None:
                 raise
-            warnings.warn(f"training continues uncompiled: {_line(error)}", stacklevel=2)
+            warnings.warn(f"training continues uncompiled: {first_line(error)}", stacklevel=2)
             self.compiled = None
         for _ in range(2):
             self._differentiate(self.inputs, fast=True)
 
 
-def _line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
     """The kind of an error and the first line of its message."""
     return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0]}"
 

@@ -97,3 +97,6 @@ def shrink_presets(patch: pytest.MonkeyPatch) -> None:
         for problem in MAKE:
             changed = replace(paper[problem], config=replace(paper[problem].config, **small))
             patch.setitem(paper, problem, changed)
+    for name in ("fast", "paper"):  # where a problem has no preset of its own
+        general = presets.GENERAL_CONFIGS["lno"]
+        patch.setitem(general, name, replace(general[name], **sizes["lno"]))

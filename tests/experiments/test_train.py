@@ -180,7 +180,7 @@ def test_an_interrupted_run_is_no_success(
     monkeypatch.setattr("sys.argv", ["/somewhere/lno/cli.py", "train", "my data.h5"])
     words = ("train", two / "data.h5", "--rollout", 2, "--device", "cpu", *pause_after)
     assert cli.run([*map(str, words), "--out", str(tmp_path / "run")]) == 130
-    assert " -m lno.cli train 'my data.h5' --resume\n" in capsys.readouterr().out
+    assert " -m lno train 'my data.h5' --resume\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("moment", ["lno.training.run.train", "lno.experiments.execution.record"])
