@@ -15,8 +15,9 @@ from lno.experiments.parallel import Outcome, work_off_at_once
 from lno.experiments.plan import estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
-from lno.experiments.tables import EXPERIMENTS, Experiment
+from lno.experiments.tables import CONDITIONS, EXPERIMENTS, Experiment
 from lno.models import MODELS
+from lno.report.compact import compact
 
 app = new_app("Reproduce the tables of the paper: train what is missing, then print them.")
 RESULTS = Path("results")
@@ -79,8 +80,12 @@ def add_command(experiment: Experiment) -> None:
             return
         outcome = _work(missing, results, jobs, minutes, device)
         for table in (make(specs, range(seeds), results) for make in experiment.tables):
-            if table.rows:
-                show_table(table)
+            small, waiting = compact(table)
+            if small.rows:
+                show_table(small)
+            if waiting:
+                show(waiting)
+        show(CONDITIONS)
         _conclude(outcome)
 
     name, text = experiment.name, experiment.text
