@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import model_table, pretrained
+from lno.experiments import highlights, model_table, pretrained
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
@@ -298,6 +298,7 @@ def fuzz_table(results: Path) -> Table:
 
 
 TABLES: dict[str, Callable[[Path], Table]] = {
+    "highlights": highlights.table,
     "fuzz": fuzz_table,
     "viscosity": viscosity_table,
     "attention": attention_table,
@@ -329,7 +330,9 @@ PAGES = (
     "README.md",
     "docs/data.md",
     "docs/design_decisions.md",
+    "docs/index.md",
     "docs/lno_plus.md",
+    "docs/models.md",
     "docs/predict.md",
     "docs/reconstruction.md",
     "docs/reliability.md",

@@ -49,7 +49,7 @@ def test_every_table_of_every_experiment_is_there(page: tuple[Page, str]) -> Non
         for make in experiment.tables:
             whole = make(experiment.specs(), range(max(3, experiment.seeds)), RESULTS)
             table, waiting = compact(whole)
-            assert waiting.replace("`", "") in found.text
+            assert html.prose(waiting) in text
             if not table.rows:
                 assert table.title in waiting
                 continue
