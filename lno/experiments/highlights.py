@@ -59,8 +59,8 @@ def _transolver(results: Path) -> tuple[str, str]:
     specs = [RunSpec("darcy", model, "paper", EPOCHS["darcy"], "tf32") for model in pair]
     a, b = (found.error for found in errors_of(specs, results).values())
     text = (
-        f"{time:.2f} times the time and {memory:.2f} times the memory of an epoch; {a / b:.2f} times "
-        f"the error after {EPOCHS['darcy']} epochs"
+        f"{time:.2f} times the time and {memory:.2f} times the memory of an epoch; "
+        f"{a / b:.2f} times the error after {EPOCHS['darcy']} epochs"
     )
     return text, "`lno reproduce forward`"
 

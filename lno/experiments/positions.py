@@ -49,7 +49,7 @@ def make(
     device: str = "auto",
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Write the files of specs; operators that are not in the cache are trained again."""
+    """Write the files of specs; operators that are not in the cache are retrained."""
     for spec in specs:
         [operator] = train_operators(spec, [SEED], device, say)
         *_, test = spec.samples(device)

@@ -28,7 +28,7 @@ def compact(table: Table) -> tuple[Table, str]:
     >>> small.header, small.rows
     (['model', 'Darcy'], [['LNO', '0.5']])
     >>> said
-    'Not run yet: FNO. Columns without a run yet: Pipe.'
+    'Not run yet: FNO. Columns without results yet: Pipe.'
     """
     ours = [row for row in table.rows if not row[0].endswith(PUBLISHED)]
     results = [
@@ -44,7 +44,7 @@ def compact(table: Table) -> tuple[Table, str]:
     columns = [c for c in range(len(table.header)) if c not in gone]
     rows, missing = _names(ours, waiting, table.keys), [table.header[c] for c in gone]
     said = [f"Not run yet: {_listed(rows)}."] if rows else []
-    said += [f"Columns without a run yet: {_listed(missing)}."] if missing else []
+    said += [f"Columns without results yet: {_listed(missing)}."] if missing else []
     left = {row[0] for row in kept}
     small = replace(
         table,

@@ -20,7 +20,7 @@ TABLE = Table("Errors", HEADER, ROWS, ["Long. `lno x`"], 1, ("seeds", "paper"), 
 
 def test_rows_and_columns_without_a_run_are_named_and_others_kept() -> None:
     small, said = compact(TABLE)
-    assert said == "Not run yet: FNO. Columns without a run yet: Airfoil."
+    assert said == "Not run yet: FNO. Columns without results yet: Airfoil."
     assert small.header == ["error, %", "seeds", "Darcy", "Pipe", "paper"]
     assert [row[0] for row in small.rows] == ["LNO, ours", "LNO, as published", "F-FNO, ours"]
     assert small.rows[0] == ["LNO, ours", "0–3", "0.8", MISSING, "0.5"]  # still incomplete
