@@ -118,7 +118,7 @@ def reproduce_all(
         }
         for name, complete in there.items():
             state = "is there" if complete else "is missing"
-            show(f"{name} {state}; it has a command of its own: {command('reproduce', name)}")
+            show(f"{name} {state}; it has its own command: {command('reproduce', name)}")
         return
     outcome = _work(missing, results, jobs, minutes, device)
     _conclude(outcome)

@@ -20,10 +20,13 @@ RATIO = "0.01"  # of the points, that the quickstart is compared at
 def table(results: Path) -> Table:
     """What was measured, and how to measure it again."""
     rows = [
-        [f"error from {100 * float(RATIO):g} % of the points", *_reconstruction(results)],
+        [
+            f"Burgers' equation, {100 * float(RATIO):g} % of points observed",
+            *_reconstruction(results),
+        ],
         ["coverage of 90 % bounds", *_coverage(results)],
-        ["training step of LNO, against plain PyTorch", *_step(results)],
-        ["LNO against Transolver, Darcy flow", *_transolver(results)],
+        ["training step of LNO, compared with plain PyTorch", *_step(results)],
+        ["LNO compared with Transolver, Darcy flow", *_transolver(results)],
         ["peak memory of a prediction", *_memory(results)],
     ]
     return Table("Highlights", ["what", "measured", "command"], rows)
@@ -35,7 +38,7 @@ def _reconstruction(results: Path) -> tuple[str, str]:
         run = Run.load(results / "burgers" / model / "quickstart.json")
         error = run.metrics[f"test:ratio={RATIO}"]["relative_mae"]
         errors.append(f"{model_name(model)} {100 * error:.1f} %")
-    return f"{', '.join(errors)} (relative MAE)", "`lno quickstart`"
+    return f"relative MAE: {', '.join(errors)}", "`lno quickstart`"
 
 
 def _coverage(results: Path) -> tuple[str, str]:
