@@ -1,4 +1,4 @@
-"""Learn maps between functions: any points in, any points out.
+"""Learn PDE operators from data: any points in, any points out.
 
 >>> import lno
 >>> list(lno.models.MODELS)

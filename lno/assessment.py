@@ -101,8 +101,8 @@ class Assessment:
             are wanted at the observed points.
         spacings: error at points by the mean distance of the nearest neighbours; None where points
             are equally dense.
-        rivals: the operator, then simple methods.
-        left_out: simple methods that the data do not allow, with the reason.
+        rivals: the operator, then simple baselines.
+        left_out: simple baselines that the data do not allow, with the reason.
         seen: how many of the samples are training samples as well.
         trusted: None for an operator without bounds.
     """
@@ -135,7 +135,7 @@ class Assessment:
         }
 
     def verdict(self) -> str:
-        """One sentence: whether something simple is as good."""
+        """One sentence: whether a simple baseline is as good."""
         count = len(self.samples)
         on = "on one held-out sample" if count == 1 else f"on {count} held-out samples"
         own, *others = self.rivals
@@ -152,10 +152,10 @@ class Assessment:
         both = f"has a mean relative L2 error of {_percent(theirs.mean())}, the operator "
         both += f"{_percent(ours.mean())}, {on}"
         if len(more) > 1 and abs(more.mean()) < CLEAR * more.std(ddof=1) / np.sqrt(len(more)):
-            return f"A simple method is about as good: {name} {both}, too few to tell them apart."
+            return f"A simple baseline is about as good: {name} {both}, too few to tell them apart."
         if more.mean() <= 0:
-            return f"A simple method is better: {name} {both}."
-        return f"The operator is better than the simple methods: the best of them, {name}, {both}."
+            return f"A simple baseline is better: {name} {both}."
+        return f"The operator beats the simple baselines: the best of them, {name}, {both}."
 
 
 def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Assessment:
@@ -164,11 +164,11 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
     Args:
         operator: the operator.
         test: samples with answers that it was not trained on.
-        train: those that it was trained on, for the simple methods; None: none are made.
+        train: those that it was trained on, for the simple baselines; None: none are made.
     """
     task, recorded = operator.task, []
     if test.y is None:
-        raise ValueError("the data have no answers y to compare with")
+        raise ValueError("the data have no outputs y to compare with")
     operator.labels.compare(test, "x", "y")
     test = as_trained(operator, test)
 
@@ -336,7 +336,7 @@ def _trusted(operator: Operator, test: Fields) -> Trusted:
     order = np.random.default_rng(0).permutation(len(ratios))
     half = len(ratios) // 2
     to_fit, others = ([ratios[k] for k in part] for part in (order[:half], order[half:]))
-    highest = 1 - 1 / (half + 1)  # that so many samples can promise
+    highest = 1 - 1 / (half + 1)  # that so many samples can guarantee
     levels = tuple(level for level in LEVELS if level < highest + 1e-9)
     shares = []
     for level in levels:

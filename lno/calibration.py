@@ -6,7 +6,7 @@ the loss of a field is the share of its points outside its bounds, and λ is the
 
     (Σ loss over the n held-out fields + 1) / (n + 1) ≤ 1 − level
 
-(Angelopoulos et al., Conformal Risk Control, 2022). The promise, at level 0.9: on average over new
+(Angelopoulos et al., Conformal Risk Control, 2022). The guarantee at level 0.9: on average over new
 fields of this kind, at least 90 % of the points lie inside. It needs 1 / (n + 1) ≤ 1 − level, which
 is 9 held-out fields at level 0.9; with fewer there are no bounds.
 
@@ -30,7 +30,10 @@ from lno.files import read_json, write_json
 from lno.scores import threshold
 
 FALSE_ALARMS = 0.005  # the share of fields like the held-out ones that are flagged, at most
-PROMISE = "on average over new fields of this kind, at least {level:g} % of the points lie inside"
+GUARANTEE = (
+    "on average over new fields from the same distribution, at least {level:g} % of the points lie "
+    "inside"
+)
 
 
 class Limits(NamedTuple):
@@ -130,7 +133,7 @@ class Nonconformity:
 
 
 def calibrate(fields: Sequence[Nonconformity], level: float = 0.9) -> Calibration:
-    """The smallest factors that keep the promise, and thresholds, for every number of sensors.
+    """The smallest factors that keep the guarantee, and thresholds, for every number of sensors.
 
     The false alarm rate is divided equally among the statistics (Bonferroni).
 
@@ -217,13 +220,13 @@ def require_fields(fields: int, level: float) -> None:
         )
 
 
-def promise(level: float) -> str:
-    """What bounds of a level promise.
+def guarantee(level: float) -> str:
+    """What bounds of a level guarantee.
 
-    >>> promise(0.9)
-    'on average over new fields of this kind, at least 90 % of the points lie inside'
+    >>> guarantee(0.9)
+    'on average over new fields from the same distribution, at least 90 % of the points lie inside'
     """
-    return PROMISE.format(level=100 * level)
+    return GUARANTEE.format(level=100 * level)
 
 
 def _known(scores: Float[np.ndarray, "s p"]) -> list[Float[np.ndarray, " _"]]:

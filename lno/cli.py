@@ -25,15 +25,15 @@ from lno.text import visible
 from lno.version import __version__
 
 COMMANDS = {
-    "quickstart": "Train a small operator and look at what it does, in about five minutes.",
-    "data": "Make, import, join, read, check and inspect data sets.",
+    "quickstart": "Train a small operator and show its results, in about five minutes.",
+    "data": "Generate, import, check and inspect data sets.",
     "train": "Train an operator on a problem or a data file.",
-    "evaluate": "Print the errors of a trained operator, or show where they are.",
+    "evaluate": "Evaluate a trained operator, and compare it with simple baselines.",
     "predict": "Predict a field from observations with a trained operator.",
     "reconstruct": "Reconstruct a whole field from a few sensors, with bounds.",
     "export": "Write a trained operator as an ONNX file, for programs without PyTorch.",
-    "report": "Make a page of tables and figures from runs.",
-    "reproduce": "Reproduce the tables of the paper: train what is missing, then print them.",
+    "report": "Write a page of tables and figures from runs.",
+    "reproduce": "Reproduce the tables of the paper: train the missing runs, then print them.",
     "info": "Describe a model, a data file, or this installation.",
 }
 # How often idle OpenMP threads look for work before they sleep. The default wastes most of the time
@@ -66,8 +66,8 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     name="lno",
     cls=LazyGroup,
-    help="Learn maps between functions: any points in, any points out.",
-    epilog="Begin with: lno quickstart",
+    help="Learn PDE operators from data: any points in, any points out.",
+    epilog="Start with: lno quickstart",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -81,7 +81,7 @@ def common(
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
     debug: Annotated[bool, typer.Option(help="Show the whole traceback of an error.")] = False,
 ) -> None:
-    """Learn maps between functions: any points in, any points out."""
+    """Learn PDE operators from data: any points in, any points out."""
     if version:
         out.print(f"lno {__version__}")
         raise typer.Exit

@@ -59,20 +59,20 @@ def evaluate(
     weighted: bool = False,
     metrics: Mapping[str, Metric] = METRICS,
 ) -> Errors:
-    """Errors of predictions on data with answers, in physical units.
+    """Errors of predictions on data with known outputs, in physical units.
 
     Args:
         predict: from a batch to values (b, q, o) at its query points.
         prepared: samples, prepared by the task.
         task: what is observed of them.
-        seed: decides what the task draws.
+        seed: of the random draws of the task.
         size: samples in a batch.
         where: which query points count; None: all.
-        weighted: points count by the size that they stand for.
+        weighted: points are weighted by the size that they represent.
         metrics: what to measure, by name.
     """
     if prepared.y is None:
-        raise ValueError("the data have no answers y to compare with")
+        raise ValueError("the data have no outputs y to compare with")
     samples: dict[str, list[float]] = {name: [] for name in metrics}
     frames: list[Tensor] = []
     for _, batch in batches(prepared, task, seed=seed, size=size):

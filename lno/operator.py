@@ -41,10 +41,10 @@ RUN_ONLY = ["conditional", "progress", "folder", "resume", "minutes", "pause_aft
 
 @dataclass(repr=False)
 class Operator(OperatorOutput):
-    """A learned map from observed values to values anywhere, in physical units.
+    """A learned map from observed values to values at any query points, in physical units.
 
     Make one with `fit` or `load`. With several members, trained alike from different seeds, it
-    predicts their mean; where they disagree, the prediction is uncertain.
+    predicts their mean, and their spread estimates the uncertainty.
 
     Args:
         members: the models.
@@ -53,11 +53,11 @@ class Operator(OperatorOutput):
         normalizers: fitted to the training data.
         labels: what its inputs and outputs mean.
         conditional: predictions are conditioned on the observations (`lno.data.krige`).
-        weighted: points count by the size that they stand for.
-        query_set: the number of queries that are answered together, for models whose answers depend
-            on which other queries are asked; None: all.
+        weighted: points are weighted by the size that they represent.
+        query_set: the number of query points per call, for models whose predictions depend on the
+            other query points; None: all.
         provenance: how it was trained.
-        trust: how far its predictions can be trusted; see `calibrated`.
+        trust: bounds and out-of-distribution scores; see `calibrated`.
         background: what predictions add to: a climatology, the name of an input, or "" if it comes
             with the data; None: nothing.
         covariance: of the residuals of a conditional operator; None: the most likely one of every
@@ -125,43 +125,43 @@ class Operator(OperatorOutput):
         """Train an operator.
 
         Args:
-            train_data: samples with answers.
+            train_data: samples with outputs.
             epochs: passes over them; overrides the recipe's.
-            task: what a step means; default: from the observed values straight to the answers.
+            task: what is predicted from what; default: the outputs from the observed values.
             model: a name in `lno.models.MODELS`; None: the rule for defaults chooses the model and
                 its sizes for these data (`lno.training.defaults`).
             config: the model's config, or a mapping of keys that differ from its defaults; without
                 a model, LNO's.
             recipe: how to train, or a mapping of keys that differ from what the rule chooses.
-            validation: the share of samples held out to watch the error, the same for every seed;
-                or other samples.
-            members: models to train at once, the k-th from seed + k. Each is, to rounding, the one
-                that its seed gives alone; together they cost less.
+            validation: the share of samples held out for validation, the same for every seed; or
+                a validation set.
+            members: size of the ensemble, the k-th member from seed + k. Each equals, to rounding,
+                the model trained alone with its seed; together they cost less.
             init: an operator to fine-tune: its weights, normalisers, model and task are taken over.
             conditional: condition predictions on the observations; for `Completion`.
-            symmetries: of the problem, like `Darcy.symmetries`: training sees random images of the
-                samples under them.
+            symmetries: of the problem, like `Darcy.symmetries`, for data augmentation with randomly
+                transformed samples.
             device: "auto", "cpu", "cuda", "mps".
-            seed: decides the initial weights, the order of samples and all other random draws.
+            seed: of the initial weights, the order of samples and all other random draws.
             precision: "fp32", "tf32" or "mixed"; "auto" is tf32 on CUDA, fp32 elsewhere.
             progress: show a progress bar.
             folder: where to keep checkpoints and `metrics.jsonl`; None: nowhere.
             resume: continue from the last checkpoint in `folder`, bit-for-bit.
             minutes: a time budget instead of epochs: the speed is measured, and the learning rate
-                schedule is fitted into the budget.
-            steps: as many steps instead of epochs.
-            pause_after: stop early after so many minutes, ready to resume.
+                schedule is fitted to the budget.
+            steps: the number of steps, instead of epochs.
+            pause_after: pause after so many minutes, ready to resume.
             split: what processes under torchrun share: "samples" of a batch, or "points" of a
                 sample.
             tensorboard: write the learning curve into `folder`/tensorboard as well.
             early_stop: keep the weights with the lowest validation error, and stop when it has not
                 fallen for a long time.
             background: "climatology:NAME", the mean of the training samples by a parameter or a
-                coordinate, or the name of an input that is a first guess of the answers. The
-                operator learns the difference, and adds it to the background by itself.
+                coordinate, or the name of an input that is a first guess of the outputs. The
+                operator learns the difference and adds the background automatically.
 
         With a folder, Ctrl-C and SIGTERM finish the step, save and return; `finished` then says
-        that there is more to do.
+        whether the run is complete.
         """
         given = {k: v for k, v in locals().items() if k != "cls"}
         example = "a trained operator, like Operator.load('model.safetensors')"
@@ -221,7 +221,7 @@ class Operator(OperatorOutput):
         return sum(p.numel() for model in self.members for p in model.parameters())
 
     def member(self, k: int) -> Operator:
-        """The operator of the k-th member alone; calibrate it anew."""
+        """The operator of the k-th member alone; it needs its own calibration."""
         require_type("k", k, int, "the number of a member")
         if not 0 <= k < len(self.members):
             raise IndexError(f"no member {k}: this operator has {len(self.members)}, from 0 on")
@@ -257,11 +257,11 @@ class Operator(OperatorOutput):
             u: values (n, i), (b, n, i) or a list; None where the operator reads positions only.
             x_query: positions (q, d) for all samples, (b, q, d) or a list; None: the same as `x`.
             parameters: of each sample, (p,) or (b, p), where the operator was trained with some.
-            weights: the sizes that observed points stand for, (n,), (b, n) or a list; for models
+            weights: the sizes that observed points represent, (n,), (b, n) or a list; for models
                 that read them. Those of `Fields` count where the operator is `weighted`.
             background: the known first guess at `x_query`, (q, o), (b, q, o) or a list, where the
                 operator was trained with one.
-            noise: the standard deviation of errors of u, for conditional operators: the prediction
+            noise: the standard deviation of noise in u, for conditional operators: the prediction
                 then smooths the observations instead of passing through them.
             bounds: a level like 0.9, for operators that are `calibrated` for it.
 
@@ -290,7 +290,7 @@ class Operator(OperatorOutput):
     def distribution(
         self, x: Any, u: Any = None, x_query: Any = None, **others: Any
     ) -> list[tuple[Score, ...]]:
-        """Whether samples are like those of training: the scores of each, in a list.
+        """Out-of-distribution scores of each sample, in a list.
 
         A `Score` has a value and a threshold; one above it flags the sample as out of distribution.
         There are scores for inputs, parameters, positions, points (their number and spacing) and
@@ -299,7 +299,7 @@ class Operator(OperatorOutput):
         Args:
             x: as in `predict`, and so are u and x_query.
             u: values at x.
-            x_query: positions of the answers.
+            x_query: query points.
             others: parameters, weights and background, as in `predict`.
         """
         given = observations(self, x, u, x_query, **others)
@@ -309,7 +309,7 @@ class Operator(OperatorOutput):
         """The same operator with bounds and out-of-distribution scores, which `save` keeps.
 
         Args:
-            held_out: samples with answers that it was not trained on, at least 9 for level 0.9.
+            held_out: samples with outputs that it was not trained on, at least 9 for level 0.9.
             level: on average over new samples of this kind, at least this share of the points lies
                 inside the bounds, of each channel (`lno.calibration`).
         """
@@ -329,9 +329,9 @@ class Operator(OperatorOutput):
         """Mean errors over the samples of `test`, in physical units.
 
         Args:
-            test: samples with answers.
+            test: samples with outputs.
             task: decides what is observed, at another ratio, say; default: the operator's own.
-            seed: decides what the task draws.
+            seed: of the random draws of the task.
 
         Returns:
             `relative_l2`, `relative_mae` and `mse`.
@@ -354,7 +354,7 @@ class Operator(OperatorOutput):
             raise TypeError(f"where: expected a tensor (q,) of True and False, got {where!r:.80}")
         task = task or self.task
         if test.y is None:
-            raise ValueError("the data have no answers y to compare with")
+            raise ValueError("the data have no outputs y to compare with")
         self.labels.compare(test, "x", "y")
 
         def predict(batch: Batch) -> Tensor:
@@ -375,8 +375,8 @@ class Operator(OperatorOutput):
 
         Args:
             path: the file.
-            half: store the weights in float16, in half the space; they are computed with in
-                float32. Look at the error of what `load` gives before you rely on it.
+            half: store the weights in float16, half the size; computations stay in float32. Check
+                the error of the loaded operator before you rely on it.
         """
         from lno import operator_file
 

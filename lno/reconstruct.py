@@ -181,9 +181,9 @@ class Reconstructor(Stages):
         return validate_sensors(x, u, names, ends, period, self._task.window, noise > 0)
 
     def effective_sensors(self, x: np.ndarray) -> float:
-        """How many sensors at random places leave gaps as wide as those at x (n, d) do.
+        """How many randomly placed sensors leave gaps as wide as those at x (n, d).
 
-        Bounds are calibrated with sensors at random places. Many at a few places leave wider gaps.
+        Bounds are calibrated with randomly placed sensors. Many sensors at few places leave gaps.
         """
         points = self._points()
         points = points[self._inside(points)]
@@ -200,9 +200,9 @@ class Reconstructor(Stages):
             held_out: whole fields that neither operator was trained on, at least 9 for level 0.9.
             patterns: the sensors, for each of several numbers of them.
             level: on average over new fields, at least this share of the points lies inside.
-            seed: decides the places of the sensors.
+            seed: of the sensor positions.
         """
-        require_type("held_out", held_out, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_type("held_out", held_out, Fields, "whole fields with outputs y, Fields(x, y=...)")
         require_range("level", level, 0.0, 1.0)
         require_fields(len(held_out), level)  # before the work
         measured = self.nonconformity(held_out, patterns, seed)
@@ -230,10 +230,10 @@ class Reconstructor(Stages):
         Args:
             samples: whole fields on the grid.
             patterns: the sensors, of a definite number.
-            seed: decides their places.
+            seed: of their positions.
             report: is called after every BATCH fields.
         """
-        require_type("samples", samples, Fields, "whole fields with answers y, Fields(x, y=...)")
+        require_type("samples", samples, Fields, "whole fields with outputs y, Fields(x, y=...)")
         require_type("patterns", patterns, Iterable, "a list of patterns, like [RandomRatio(0.01)]")
         patterns = list(patterns)
         for k, pattern in enumerate(patterns):
@@ -298,7 +298,7 @@ class Reconstructor(Stages):
 
     @staticmethod
     def load(folder: str | Path = PRETRAINED, device: str = "auto") -> Reconstructor:
-        """Read what `save` wrote; by default the models that come with the package."""
+        """Read what `save` wrote; by default the models shipped with the package."""
         require_path("folder", folder)
         completer, propagator, calibration, where = _files(folder)
         if not completer.exists() and (Path(folder) / OF_A_RUN).exists():

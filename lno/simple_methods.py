@@ -141,7 +141,7 @@ def require_alike(train: Fields, test: Sequence[Sample], drawn: bool = False) ->
         drawn: the observed values of the test samples were drawn from their answers.
     """
     if train.y is None:
-        raise ValueError("the training samples have no answers y to compare with")
+        raise ValueError("the training samples have no outputs y to compare with")
     one = test[0]
     assert one.y is not None
     numbers = [0 if p is None else p.shape[-1] for p in (train.parameters, one.parameters)]

@@ -8,6 +8,7 @@ and so does the table of a notebook.
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from html import escape
@@ -18,6 +19,7 @@ _MARKDOWN = {
     **{character: f"\\{character}" for character in "\\|[]"},
     **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
 }
+_CODE = re.compile(r"`[^`<]+`")
 
 
 def visible(text: object, keep: str = "") -> str:
@@ -41,12 +43,28 @@ def visible(text: object, keep: str = "") -> str:
 def markdown(text: object) -> str:
     r"""Text for a cell or a line of Markdown: no HTML, no links, no further columns.
 
-    Emphasis and code stay, so that tables can use them.
+    Emphasis and code stay, so that tables can use them. Markdown shows code as it is written, so
+    nothing in it is escaped but `|`, which would begin a column. Backticks that do not plainly
+    enclose code, or enclose what may be HTML, are characters like others.
 
     >>> print(markdown("<script> | [a](b)"))
     &lt;script&gt; \| \[a\](b)
+    >>> print(markdown("a & b: `make a && make b`"), markdown("no code: `<b>"))
+    a &amp; b: `make a && make b` no code: \`&lt;b&gt;
     """
-    return "".join(_MARKDOWN.get(character, character) for character in visible(text))
+    shown = visible(text)
+    codes = list(_CODE.finditer(shown))
+    if 2 * len(codes) != shown.count("`") or "``" in shown:
+        return _escaped(shown).replace("`", r"\`")
+    parts, end = [], 0
+    for code in codes:
+        parts += [_escaped(shown[end : code.start()]), code.group().replace("|", r"\|")]
+        end = code.end()
+    return "".join([*parts, _escaped(shown[end:])])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_MARKDOWN.get(character, character) for character in text)
 
 
 def plain(text: object) -> str:

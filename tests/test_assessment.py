@@ -175,14 +175,14 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
 
     better = between([0.05, 0.06, 0.07], [0.01, 0.02, 0.03])
     assert better == (
-        "A simple method is better: kriging has a mean relative L2 error of 2 %, the operator 6 %, "
-        "on 3 held-out samples."
+        "A simple baseline is better: kriging has a mean relative L2 error of 2 %, the operator "
+        "6 %, on 3 held-out samples."
     )
     worse = between([0.01, 0.02, 0.03], [0.05, 0.06, 0.08])
-    assert worse.startswith("The operator is better than the simple methods: the best of them, kri")
+    assert worse.startswith("The operator beats the simple baselines: the best of them, kri")
     assert "6.33 %, the operator 2 %" in worse
     alike = between([0.01, 0.02, 0.03], [0.02, 0.01, 0.031])
-    assert alike.startswith("A simple method is about as good: kriging has")
+    assert alike.startswith("A simple baseline is about as good: kriging has")
     some = between([0.01, 0.5, 0.01], [0.02, np.nan, 0.02])  # on the samples of both
     assert "kriging, has a mean relative L2 error of 2 %, the operator 1 %" in some
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")
@@ -191,7 +191,7 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
 def test_data_without_answers_and_of_another_kind_are_refused() -> None:
     data = waves()
     made = wrong_by(data, growing)
-    with pytest.raises(ValueError, match="no answers y"):
+    with pytest.raises(ValueError, match="no outputs y"):
         assess(made, data.replace(y=None))
     with pytest.raises(ValueError, match=r"parameters: expected 2 numbers \(load, other\), got 0"):
         assess(made, data.replace(parameters=None))

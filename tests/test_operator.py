@@ -141,7 +141,7 @@ def test_bad_training_input_is_named(line_fields: Fields) -> None:
     def fit(data: Fields = line_fields, **keys: object) -> None:
         Operator.fit(data, epochs=1, progress=False, **{"config": SMALL, **keys})  # type: ignore[arg-type]
 
-    with pytest.raises(ValueError, match="no answers y"):
+    with pytest.raises(ValueError, match="no outputs y"):
         fit(Fields(line_fields.x, line_fields.u))
     with pytest.raises(ValueError, match=r"no key 'widht' \(did you mean 'width'\?\)"):
         fit(config={"widht": 3})

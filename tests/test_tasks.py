@@ -105,7 +105,7 @@ def test_completion_of_ragged_fields_never_observes_padding() -> None:
 
 
 def test_completion_needs_whole_fields() -> None:
-    with pytest.raises(ValueError, match="no answers y"):
+    with pytest.raises(ValueError, match="no outputs y"):
         Completion(RandomRatio(0.1)).prepare(Fields(np.zeros((3, 1)), np.zeros((2, 3, 1))))
 
 

@@ -31,7 +31,17 @@ def test_ordinary_text_stays_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["<script>alert(1)</script>", "a | b", "\\| b", "![x](http://a/b.png)", "a\n\n# b"]
+    "name",
+    [
+        "<script>alert(1)</script>",
+        "a | b",
+        "\\| b",
+        "![x](http://a/b.png)",
+        "a\n\n# b",
+        "`<script>`",
+        "` a`` <script> ``` b",
+        "`[a](b)",
+    ],
 )
 def test_names_in_markdown_are_neither_html_nor_columns_nor_links(name: str) -> None:
     text = Table("Errors", ["run", "error"], [[name, "1 %"]], [name]).markdown()
@@ -41,7 +51,7 @@ def test_names_in_markdown_are_neither_html_nor_columns_nor_links(name: str) -> 
         assert "<" not in line and "](" not in line.replace("\\](", "")
     bare = row.replace("\\\\", "").replace("\\|", "")  # what is escaped splits nothing
     assert bare.count("|") == 3
-    assert markdown("**bold** `code`") == "**bold** `code`"
+    assert markdown("**bold** `code && more` & so on") == "**bold** `code && more` &amp; so on"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def show_lines(lines: dict[str, str]) -> None:
 def show_table(table: Table) -> None:
     """A table and its notes."""
     out.print(table.rich())
-    for note in table.notes:
+    for note in table.remarks:
         show(note)
 
 

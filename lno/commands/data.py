@@ -22,7 +22,7 @@ from lno.report import plots
 from lno.training.device import pick_solver_device
 from lno.training.progress import progress
 
-app = new_app("Make, import, join, read, check and inspect data sets.")
+app = new_app("Generate, import, check and inspect data sets.")
 MADE = ", ".join(name for name, cls in PROBLEMS.items() if cls.can_make())
 READ = ", ".join(name for name, cls in PROBLEMS.items() if cls.published)
 PROTOCOLS = ", ".join(dict.fromkeys(key for cls in PROBLEMS.values() for key in cls.published))
@@ -33,13 +33,14 @@ def make_data(
     problem: Annotated[str, typer.Argument(help=f"One of {MADE}.")],
     samples: Annotated[int, typer.Option(min=1, help="How many samples.")],
     result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
-    seed: Annotated[int, typer.Option(min=0, help="Decides the random inputs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the random inputs.")] = 0,
     grid: Annotated[int | None, typer.Option(help="Points of the solver along an axis.")] = None,
     every: Annotated[
         int | None, typer.Option(help="Keep every k-th point; with --grid, all.")
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Physics, like --set viscosity=1e-4.")
+        list[str] | None,
+        typer.Option("--set", help="A physical parameter, like --set viscosity=1e-4."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     first: Annotated[

@@ -1,4 +1,4 @@
-"""`lno evaluate`: the errors of a trained operator, where they are, and beside what is simple."""
+"""`lno evaluate`: the errors of a trained operator, where they are, and simple baselines."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def evaluate(
     model: Annotated[
         Path, typer.Argument(help="A model file (.safetensors), or the folder of a run.")
     ],
-    file: Annotated[Path | None, typer.Option("--data", help="A data file with answers.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--data", help="A data file with the true outputs.")
+    ] = None,
     page: Annotated[
         Path | None,
         typer.Option("--report", help="Write a page that shows where the errors are (.html)."),
     ] = None,
     train: Annotated[
         Path | None,
-        typer.Option(help="The samples that it was trained on, to compare with simple methods."),
+        typer.Option(help="The samples that it was trained on, for the simple baselines."),
     ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
@@ -42,7 +44,7 @@ def evaluate(
     Of the file that it was trained on, only the test samples count. Of a calibrated model, also the
     share of points inside its bounds, and the share of samples that are out of distribution.
 
-    With --report or --train, the operator is compared with what is simple: mean and nearest of the
+    With --report or --train, the operator is compared with simple baselines: mean and nearest of
     training samples, kernel ridge regression, and kriging where there are sensors.
     """
     path = model / MODEL if model.is_dir() else model

@@ -30,21 +30,21 @@ def import_data(
     ],
     result: Annotated[Path, typer.Option("--out", help="The file to write (.h5).")],
     positions: Annotated[list[str] | None, option("Coordinates: x,y or nodes:lon,lat.")] = None,
-    inputs: Annotated[list[str] | None, option("Values at the points that are given.")] = None,
-    outputs: Annotated[list[str] | None, option("Values at the points to predict.")] = None,
+    inputs: Annotated[list[str] | None, option("Values given at the points.")] = None,
+    outputs: Annotated[list[str] | None, option("Values to predict at the points.")] = None,
     parameters: Annotated[
         list[str] | None,
-        option("Numbers of a whole sample: Re, time.month of dates, cases.csv:Re,angle."),
+        option("Numbers per sample: Re, time.month of dates, cases.csv:Re,angle."),
     ] = None,
     covariates: Annotated[
-        list[str] | None, option("Known at all points, but no positions: elevation.")
+        list[str] | None, option("Known at all points, but not positions: elevation.")
     ] = None,
-    weights: Annotated[str | None, option("The size that each point stands for.")] = None,
+    weights: Annotated[str | None, option("The size that each point represents.")] = None,
     background: Annotated[list[str] | None, option("A known first guess of the outputs.")] = None,
     cells: Annotated[str | None, option("Triangles or quadrilaterals between points.")] = None,
     sample: Annotated[
         str | None,
-        option("What tells samples apart: a column, an axis or its number, or 'file'."),
+        option("What identifies samples: a column, an axis or its number, or 'file'."),
     ] = None,
     time: Annotated[str | None, option("The time: the last coordinate.")] = None,
     axes: Annotated[
@@ -54,7 +54,7 @@ def import_data(
         str,
         typer.Option(help=f"Points of a grid without coordinates: {', '.join(POINTS)}."),
     ] = "endpoints",
-    log: Annotated[list[str] | None, option("Channels to keep the logarithm of.")] = None,
+    log: Annotated[list[str] | None, option("Channels to replace by their logarithm.")] = None,
     period: Annotated[
         list[str] | None,
         option("Periods of coordinates: lon=360. Parameters are kept modulo theirs: month=12."),
@@ -64,8 +64,8 @@ def import_data(
         str | None,
         typer.Option(
             metavar="TRAIN,VALIDATION,TEST",
-            help="How many samples are for what, in their order; also TRAIN,TEST. Without it, 'lno "
-            "train' splits at random.",
+            help="Numbers of samples, in file order; also TRAIN,TEST. Without it, 'lno train' "
+            "splits at random.",
             show_default=False,
         ),
     ] = None,
@@ -74,7 +74,7 @@ def import_data(
         typer.Option(min=0, help="Put the samples in random order: a seed. Before --split."),
     ] = None,
     plot: Annotated[
-        bool, typer.Option("--plot", help="Also draw the first samples, beside the file (.png).")
+        bool, typer.Option("--plot", help="Also draw the first samples, next to the file (.png).")
     ] = False,
 ) -> None:
     """Import data of other programs. What is not said is guessed, and what was understood printed.

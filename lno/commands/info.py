@@ -28,7 +28,7 @@ def info(
         Path | None, typer.Argument(help="A model or a data file; none: this machine.")
     ] = None,
 ) -> None:
-    """Describe a model or a data file, or what this installation can use."""
+    """Describe a model, a data file, or this installation."""
     show_lines(describe_installation() if file is None else describe_file(file))
 
 

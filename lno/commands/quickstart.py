@@ -15,10 +15,10 @@ app = new_app()
 
 @app.command(epilog="Example: lno quickstart --out /tmp/first-look")
 def quickstart(
-    folder: Annotated[Path, typer.Option("--out", help="Folder for what it writes.")] = Path(
+    folder: Annotated[Path, typer.Option("--out", help="Folder for the output.")] = Path(
         "quickstart"
     ),
-    seed: Annotated[int, typer.Option(min=0, help="Decides data, weights and sensors.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of data, weights and sensors.")] = 0,
     results: Annotated[
         Path | None, typer.Option(help="Ledger to file the runs in; default: in --out.")
     ] = None,

@@ -49,7 +49,7 @@ def reconstruct(
     parameters: Annotated[
         list[str] | None,
         typer.Option(
-            "--parameter", metavar="NAME=VALUE", help="A number of the whole field, like month=3."
+            "--parameter", metavar="NAME=VALUE", help="A parameter of the field, like month=3."
         ),
     ] = None,
     bounds: Annotated[
@@ -57,7 +57,7 @@ def reconstruct(
         typer.Option(min=0, max=1, help="The level of bounds that the model must have, like 0.9."),
     ] = None,
     noise: Annotated[
-        float, typer.Option(min=0, help="Standard deviation of the sensors' errors.")
+        float, typer.Option(min=0, help="Standard deviation of the sensor noise.")
     ] = 0.0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     strict: Annotated[
@@ -167,7 +167,7 @@ def _read(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, list[int]]:
     """Positions, values and parameters of a file of sensors, and the lines of its rows.
 
-    Covariates may be missing; so may parameters that are given beside the file.
+    Covariates may be missing; so may parameters that are given next to the file.
     """
     header = read_header(sensors)
     positions, covariates = labels.names["x"][: labels.space], labels.names["x"][labels.space :]

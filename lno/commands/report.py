@@ -29,7 +29,7 @@ def report(
         Path | None,
         typer.Option(
             help="Also write it as Markdown (.md); of the ledger, with pictures in a folder "
-            "'images' beside it."
+            "'images' next to it."
         ),
     ] = None,
     results: Annotated[Path, typer.Option(help="The ledger.")] = Path("results"),

@@ -16,14 +16,15 @@ from lno.experiments.parallel import Outcome, work_off_at_once
 from lno.experiments.plan import awaited_costs, estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
-from lno.experiments.tables import EXPERIMENTS, Experiment
+from lno.experiments.tables import CONDITIONS, EXPERIMENTS, Experiment
 from lno.models import MODELS
+from lno.report.compact import compact
 
-app = new_app("Reproduce the tables of the paper: train what is missing, then print them.")
+app = new_app("Reproduce the tables of the paper: train the missing runs, then print them.")
 RESULTS = Path("results")
-Problems = Annotated[str, typer.Option(help="Some, separated by commas; default: all.")]
-Models = Annotated[str, typer.Option(help="Some, separated by commas; default: all.")]
-Recipes = Annotated[str, typer.Option(help="Some of those that --dry-run lists.")]
+Problems = Annotated[str, typer.Option(help="Separated by commas; default: all.")]
+Models = Annotated[str, typer.Option(help="Separated by commas; default: all.")]
+Recipes = Annotated[str, typer.Option(help="Recipes that --dry-run lists, separated by commas.")]
 Precision = Annotated[str | None, typer.Option(help="fp32, tf32 or mixed.")]
 Minutes = Annotated[
     float | None,
@@ -33,9 +34,9 @@ Minutes = Annotated[
     ),
 ]
 Jobs = Annotated[
-    int, typer.Option(min=1, max=64, help="Runs at once, each in a process of its own.")
+    int, typer.Option(min=1, max=64, help="Runs at the same time, each in its own process.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list what is missing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the missing runs.")]
 Ledger = Annotated[Path, typer.Option(help="The ledger.")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
@@ -51,13 +52,13 @@ def add_command(experiment: Experiment) -> None:
             int, typer.Option(min=1, help="How many seeds, from 0 on.")
         ] = experiment.seeds,
         epochs: Annotated[
-            int | None, typer.Option(min=1, help="Instead of those of the table.")
+            int | None, typer.Option(min=1, help="Override the number of epochs.")
         ] = None,
         precision: Precision = None,
         data: Annotated[
             Path | None,
             typer.Option(
-                help="A data file (.h5) of one problem in place of what is generated, like that of "
+                help="A data file (.h5) of one problem instead of generated data, as written by "
                 "`lno data read`; for the forward problems."
             ),
         ] = None,
@@ -65,7 +66,7 @@ def add_command(experiment: Experiment) -> None:
         jobs: Jobs = 1,
         dry_run: DryRun = False,
         apart: Annotated[
-            bool, typer.Option("--apart", help="Train the seeds one after the other.")
+            bool, typer.Option("--apart", help="Train the seeds one by one, not together.")
         ] = False,
         results: Ledger = RESULTS,
         device: Device = "auto",
@@ -80,8 +81,12 @@ def add_command(experiment: Experiment) -> None:
             return
         outcome = _work(missing, results, jobs, minutes, device)
         for table in (make(specs, range(seeds), results) for make in experiment.tables):
-            if table.rows:
-                show_table(table)
+            small, waiting = compact(table)
+            if small.rows:
+                show_table(small)
+            if waiting:
+                show(waiting)
+        show(CONDITIONS)
         _conclude(outcome)
 
     name, text = experiment.name, experiment.text
@@ -114,7 +119,7 @@ def reproduce_all(
         }
         for name, complete in there.items():
             state = "is there" if complete else "is missing"
-            show(f"{name} {state}; it has a command of its own: {command('reproduce', name)}")
+            show(f"{name} {state}; it has its own command: {command('reproduce', name)}")
         return
     outcome = _work(missing, results, jobs, minutes, device)
     _conclude(outcome)
@@ -186,7 +191,7 @@ def reproduce_positions(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """What latent positions look at; operators that are not in the cache are trained again."""
+    """What latent positions attend to; operators that are not in the cache are retrained."""
     specs = chosen(positions.SPECS, _names(problems))
     wanted = specs if again else positions.missing(results, specs)
     if dry_run:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lno.calibration import promise
+from lno.calibration import guarantee
 from lno.commands.console import (
     INTERRUPTED,
     command,
@@ -60,11 +60,11 @@ def train(
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the samples.")] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0, help="A budget: epochs and schedule are fitted into so many minutes."),
+        typer.Option(min=0, help="A time budget: the schedule is fitted to so many minutes."),
     ] = None,
     pause_after: Annotated[
         float | None,
-        typer.Option(min=0, help="Stop early, after so many minutes, ready to resume."),
+        typer.Option(min=0, help="Pause after so many minutes, ready to resume."),
     ] = None,
     early_stop: Annotated[
         bool,
@@ -73,7 +73,7 @@ def train(
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what the run would cost, and train nothing.")
+        bool, typer.Option("--dry-run", help="Print what the run would cost, without training.")
     ] = False,
     rollout: Annotated[
         int | None,
@@ -98,7 +98,7 @@ def train(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="What is known of y: an input, or climatology:NAME, the mean of the training "
+            help="A first guess of y: an input, or climatology:NAME, the mean of the training "
             "samples by a parameter or a coordinate.",
         ),
     ] = None,
@@ -113,18 +113,20 @@ def train(
         ),
     ] = None,
     split_seed: Annotated[
-        int, typer.Option(min=0, help="Decides which samples are for training and for testing.")
+        int, typer.Option(min=0, help="Determines which samples are for training and for testing.")
     ] = 0,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="auto, fp32, tf32 or mixed.")] = "auto",
-    seed: Annotated[int, typer.Option(min=0, help="Decides weights, order and draws.")] = 0,
-    members: Annotated[int, typer.Option(min=1, help="Models to train at once, an ensemble.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Of weights and random draws.")] = 0,
+    members: Annotated[
+        int, typer.Option(min=1, help="Members of an ensemble, trained together.")
+    ] = 1,
     split: Annotated[
         str, typer.Option(help="Under torchrun: distribute samples or points.")
     ] = "samples",
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write the curve for TensorBoard too.")
+        bool, typer.Option("--tensorboard", help="Also write the learning curve for TensorBoard.")
     ] = False,
 ) -> None:
     """Train an operator. Ctrl-C saves the run; --resume continues it bit-for-bit.
@@ -132,7 +134,7 @@ def train(
     The folder holds the model, checkpoints, the learning curve, and the run with its errors
     (run.json): `lno report FOLDER` shows it.
 
-    Samples of a data file are split at random, unless the file names its split.
+    Samples of a data file are split at random, unless the file defines a split.
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m lno.cli train ...
     """
@@ -227,12 +229,12 @@ def _where_is_the_error(folder: Path, data: str | None) -> list[object]:
 
 
 def _show_bounds(operator: Operator) -> None:
-    """Whether predictions of the model have bounds, and what these promise."""
+    """Whether predictions of the model have bounds, and what these guarantee."""
     bounds = operator.trust.bounds
     if bounds is None:
         show(f"no bounds: calibrating them takes {HELD_OUT} held-out samples (Operator.calibrated)")
     else:
         show(
             f"lno predict --bounds {bounds.level:g}, calibrated on {bounds.samples} held-out "
-            f"samples: {promise(bounds.level)}"
+            f"samples: {guarantee(bounds.level)}"
         )

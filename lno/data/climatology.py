@@ -69,7 +69,7 @@ class Climatology:
     def fit(cls, fields: Fields, name: str) -> Climatology:
         """The means of the samples of `fields` by a parameter or a coordinate."""
         if fields.y is None:
-            raise ValueError("climatology: the data have no answers y to take the mean of")
+            raise ValueError("climatology: the data have no outputs y to take the mean of")
         parameters = fields.names.get("parameters", []) if fields.parameters is not None else []
         if name in parameters:
             return cls._by_parameter(fields, name, parameters.index(name))

@@ -24,20 +24,20 @@ INDEX_COLUMNS = ("cells", "grid_index")  # of whole numbers
 
 
 class Fields(Exchange):
-    """Samples of an operator: values u observed at points x, and answers y at points x_query.
+    """Samples of an operator: values u observed at points x, and outputs y at points x_query.
 
     Args:
         x: positions of the observations: an array (s, n, d); one array (n, d) shared by all
             samples; or a list of arrays (n_k, d) when samples differ in size.
         u: values there: an array (s, n, i) or a list of arrays (n_k, i). None: no values (i = 0).
-        x_query: positions of the answers, like `x`. None: the same as `x`.
-        y: the answers, an array (s, q, o) or a list of arrays (q_k, o). None: not known.
-        parameters: numbers of a whole sample (load, speed, viscosity), an array (s, p). Models
+        x_query: query points, like `x`. None: the same as `x`.
+        y: the outputs, an array (s, q, o) or a list of arrays (q_k, o). None: not known.
+        parameters: numbers per sample (load, speed, viscosity), an array (s, p). Models
             read them as input channels.
-        weights: the size (length, area, volume) that each observed point stands for: (n,) shared,
+        weights: the size (length, area, volume) that each observed point represents: (n,) shared,
             (s, n), or a list. Used where a recipe asks for it (`Recipe.weighted`).
         query_weights: the same for the query points. None: `weights` where the points are the same.
-        background: a known first guess of the answers, like `y`. Operators learn to add to it.
+        background: a known first guess of the outputs, like `y`. Operators learn the difference.
         cells: triangles or quadrilaterals that connect the query points, for pictures and mesh
             files: indices (m, 3) or (m, 4) shared by all samples, or a list of such arrays.
         grid: the shape of the grid that the query points form, in C order.
@@ -46,7 +46,7 @@ class Fields(Exchange):
         geometry: which channels hold the positions of the nodes, `{"u": ["x", "y"]}` or
             `{"y": [...]}`, where `x` are reference coordinates. None: `x_query` itself.
         space: how many leading coordinates are positions. The others are covariates (elevation,
-            wall distance): models read them, distances do not. None: all are positions.
+            wall distance): inputs of models, not of distances. None: all are positions.
         period: the period of each coordinate, None for those that have none.
         sphere: the names of the coordinates that are latitude and longitude in degrees. Models and
             distances then see points of a sphere, and `weights` are cos(latitude) unless given.

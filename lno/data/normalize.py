@@ -224,7 +224,7 @@ class Normalizers:
     def fit(cls, fields: Fields) -> Normalizers:
         """Fit to training data, which must have answers; those of y to y − background."""
         if fields.y is None:
-            raise ValueError("the data have no answers y: expected Fields(x, u, x_query, y)")
+            raise ValueError("the data have no outputs y: expected Fields(x, u, x_query, y)")
         count, parameters = len(fields), None
         if fields.parameters is not None:
             parameters = Standardizer.fit([fields.parameters[:, None]], count)

@@ -193,7 +193,7 @@ class Window:
     def restrict(self, fields: Fields) -> Fields:
         """The answers inside the window, as data whose observations are still to be drawn."""
         if fields.y is None:
-            raise ValueError("the data have no answers y to restrict")
+            raise ValueError("the data have no outputs y to restrict")
         names, count = fields.names["x"], len(fields)
         insides = [self.contains(x, names) for x in columns.samples(fields.x_query, count)]
         shared = columns.is_shared(fields.x_query)

@@ -61,7 +61,7 @@ class Result:
 def of_fields(data: Fields) -> Result:
     """The answers of data."""
     if data.y is None:
-        raise ValueError("nothing to write: the data have no answers y, and no values were passed")
+        raise ValueError("nothing to write: the data have no outputs y, and no values were passed")
     x, y = (_stacked(column, len(data)) for column in (data.x_query, data.y))
     names = Names()
     coordinates = names.of(data.names["x"], x, data.units["x"])

@@ -16,6 +16,7 @@ from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.paper import ATTENTION, PROJECTORS
 from lno.experiments.runs import RunSpec
 from lno.models.attention import LANDMARKS
+from lno.report.runs import hardware_of
 from lno.report.tables import Table, spread
 
 EPOCHS = {
@@ -98,10 +99,10 @@ def attention_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
     printed = [ATTENTION[kind]["ns2d"] / 100 for kind in (*LINEAR, KEPT)]
     theirs = at_least("ns2d", printed[:-1], printed[-1], 2.0).found
     notes = [
-        "Attention between the latent tokens; with Physics-Attention, encoder and decoder are "
-        "Transolver's, whose weights depend on values, and attention between tokens is LNO's. "
-        "Efficient attention is that of Shen et al.; the paper's code has GNOT's form in its "
-        f"place. Nyström attention has {LANDMARKS} landmarks and no convolution.",
+        "The variants change the attention between latent tokens. With Physics-Attention, encoder "
+        "and decoder are Transolver's, whose weights depend on values, and the attention between "
+        "tokens is LNO's. Efficient attention is that of Shen et al.; the paper's code uses GNOT's "
+        f"form instead. Nyström attention has {LANDMARKS} landmarks and no convolution.",
         *claim(
             f"linear attention at least doubles the error on NS2d ({theirs})",
             judged(LINEAR, 2.0, ["ns2d"]),
@@ -111,7 +112,8 @@ def attention_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
         conditions(specs, seeds, results, "attention"),
     ]
     rows = grid.rows(KINDS, ATTENTION)
-    return Table("Attention in the latent space", grid.header(), rows, notes)
+    title = "Attention in the latent space"
+    return Table(title, grid.header(), rows, notes, aside=("seeds",))
 
 
 def projector_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
@@ -124,7 +126,7 @@ def projector_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
     separate, shared = (PROJECTORS[tied][CHEAPEST] / 100 for tied in SHARING)
     theirs = at_least(CHEAPEST, [separate], shared, 2.0).found
     notes = [
-        "Encoder and decoder share one attention-projector in LNO. Separate: each has its own.",
+        "In LNO, encoder and decoder share one attention projector. Separate: one for each.",
         *claim(
             f"separate projectors at least double the error on Elasticity ({theirs})",
             [judged(at, False, 2.0) for at, name in grid.columns.items() if name == CHEAPEST],
@@ -135,7 +137,8 @@ def projector_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
         ),
         conditions(specs, seeds, results, "projectors"),
     ]
-    return Table("Sharing the projector", grid.header(), grid.rows(SHARING, PROJECTORS), notes)
+    rows = grid.rows(SHARING, PROJECTORS)
+    return Table("Sharing the projector", grid.header(), rows, notes, aside=("seeds",))
 
 
 # -- what tables of ablations share ----------------------------------------------------------------
@@ -227,11 +230,10 @@ def claim(text: str, verdicts: Sequence[Verdict]) -> list[str]:
 def conditions(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path, command: str) -> str:
     """How the runs of a table were made, on what hardware, and by which command."""
     runs = [run for spec in specs for run in spec.runs(results, seeds).values()]
-    machines = ", ".join(sorted({run.hardware for run in runs}))
+    machines = hardware_of(runs)
     ways = " and ".join(dict.fromkeys(spec.precision for spec in specs))
     return (
-        f"The paper's recipe in {ways}, for the epochs given; the paper trained for 500. Standard "
-        "protocol, data of our own solvers, the last model of each run, held-out test samples. "
-        f"Mean ± standard deviation over seeds{f', on {machines}' * bool(machines)}. Claims are "
-        f"judged by means over seeds. `lno reproduce {command}`"
+        f"The paper's recipe in {ways}{f', on {machines}' * bool(machines)}, for the number of "
+        "epochs given; the paper trained for 500. Claims are judged by the mean over seeds. "
+        f"`lno reproduce {command}`"
     )

@@ -1,7 +1,7 @@
 """Every table and figure of the paper, whether its runs are there, and whether they confirm it.
 
 A claim **holds** or **does not hold** where our runs are at least as long as the paper's. Where all
-of them are shorter, it is not decidable in our budget, whichever way they point.
+of them are shorter, it is undecided, whatever they suggest.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ HOLDS = Verdict("good", "holds")
 HOLDS_SO_FAR = Verdict("good", "holds so far")
 IN_PART = Verdict("part", "holds in part")
 FAILS = Verdict("bad", "does not hold")
-SHORTER = Verdict("open", "not decidable in our budget")
-MISSING = Verdict("open", "not decided, runs missing")
-NO_COMMAND = Verdict("open", "not decided, no command yet", state="no runs")
-DRAWING = Verdict("open", "a drawing, no result")
+SHORTER = Verdict("open", "undecided, our runs are shorter")
+MISSING = Verdict("open", "undecided, runs missing")
+NO_COMMAND = Verdict("open", "undecided, no command yet", state="no runs")
+DRAWING = Verdict("open", "illustration")
 
 MODEL, FORWARD, INVERSE = "The model", "Forward problems", "Inverse problem"
 COST, ABLATIONS, SETTINGS = "Cost and resolution", "Ablations and scaling", "Settings"
@@ -127,14 +127,13 @@ def verdict_of(row: Row, results: Path) -> Verdict:
 
 
 def checklist(results: Path) -> Table:
-    """All rows, as a table of text."""
+    """All rows, as a table of text; the reasons are in the sections."""
     rows = []
     for row in ROWS:
         found = verdict_of(row, results)
         command = f"`{row.how}`" if row.how else "none yet"
-        state = f"**{found.text}**; {found.state}" if found.state else f"**{found.text}**"
-        rows.append([row.heading, command, state, found.why])
-    return Table("Checklist", ["in the paper", "command", "verdict and runs", "why"], rows)
+        rows.append([row.heading, f"**{found.text}**", found.state or "–", command])
+    return Table("Checklist", ["table or figure", "verdict", "runs", "command"], rows)
 
 
 def summary(results: Path) -> dict[Verdict, str]:
@@ -164,12 +163,12 @@ def summary(results: Path) -> dict[Verdict, str]:
         missing |= row.missing(results)
     yes = "; ".join(holds) or "nothing is confirmed yet"
     no = f"that {'; that '.join(fails)}" if fails else "nothing is refuted"
-    why = [f"{_numbers(numbers)}, as {reason}" for reason, numbers in left.items() if numbers]
-    count = f" ({len(missing):,} runs are missing in all)" if missing else ""
+    why = [f"{_numbers(numbers)}, because {text}" for text, numbers in left.items() if numbers]
+    count = f" ({len(missing):,} runs are missing in total)" if missing else ""
     return {
         HOLDS: f"**Holds in our runs:** {yes}.",
         FAILS: f"**Does not hold:** {no}.",
-        MISSING: f"**Not decided:** {'; '.join(why) or 'nothing'}{count}.",
+        MISSING: f"**Undecided:** {'; '.join(why) or 'nothing'}{count}.",
     }
 
 
@@ -201,8 +200,8 @@ ROWS = (
         "Table 1",
         "Prediction error on the six forward problems",
         FORWARD,
-        "Relative L2 error on test samples in percent, smaller is better. Our longest training is "
-        "shown, its epochs in brackets; the paper trained for 500 epochs throughout.",
+        "Relative L2 error on test samples in percent; smaller is better. Ours is the longest run "
+        "so far, with its epochs in brackets. The paper trained for 500 epochs throughout.",
         "forward",
         findings.forward_evidence,
     ),
@@ -211,8 +210,8 @@ ROWS = (
         "Relative MAE of different completers in the subdomain in the 1st stage of the inverse "
         "problem",
         INVERSE,
-        "A completer reads a solution of Burgers' equation at a few random points and fills in the "
-        "rest, for t between 0.25 and 0.75. The fewer points it reads, the harder it is.",
+        "A completer observes a solution of Burgers' equation at random points with t between 0.25 "
+        "and 0.75 and reconstructs it there. The columns give the share of points observed.",
         "completer",
         findings.completer_evidence,
     ),
@@ -220,9 +219,9 @@ ROWS = (
         "Table 3",
         "The reconstruction error of different propagators in the 2nd stage of the inverse problem",
         INVERSE,
-        "A propagator reads the field for t between 0.25 and 0.75 and continues it to t = 0 and "
-        "t = 1, where its error is measured. It starts from the truth, or from what a completer "
-        "has made of 10 % or 1 % of the points.",
+        "A propagator takes the field for t between 0.25 and 0.75 and extrapolates it to t = 0 and "
+        "t = 1, where its error is measured. Its input is the true field, or a completer's "
+        "reconstruction from 10 % or 1 % of the points.",
         "propagator",
         findings.propagator_evidence,
     ),
@@ -230,8 +229,8 @@ ROWS = (
         "Table 4",
         "Comparison of efficiency between LNO and Transolver on the six forward problem benchmarks",
         COST,
-        "What LNO needs as a share of what Transolver needs: left of the line, LNO is cheaper. "
-        "Ratios can be compared across GPUs, seconds cannot.",
+        "The figure shows LNO's cost divided by Transolver's: left of the line, LNO is cheaper. "
+        "Compare these ratios, not seconds: the GPUs differ.",
         COSTS,
         findings.cost_evidence,
     ),
@@ -239,8 +238,8 @@ ROWS = (
         "Table 5",
         "Prediction errors on Darcy with different resolutions",
         COST,
-        "Models are trained on coarse grids and tested on finer grids of the same fields, without "
-        "training again. A flat line is what one hopes for.",
+        "Zero-shot super-resolution: models are trained on coarse grids and tested on finer grids "
+        "of the same fields. Ideally the error does not grow.",
         "resolution",
         findings.resolution_evidence,
     ),
@@ -248,9 +247,9 @@ ROWS = (
         "Table 6",
         "The ablation results using different attention implementations",
         ABLATIONS,
-        "LNO with other attention: Transolver's Physics-Attention in place of its encoder and "
-        "decoder, or linear attention between its tokens. In the paper, LNO as it is "
-        "wins everywhere.",
+        "LNO with other attention: Transolver's Physics-Attention as encoder and decoder, or "
+        "linear attention between the latent tokens. In the paper, unmodified LNO is best on every "
+        "problem.",
         "attention",
         findings.best_as_published(),
     ),
@@ -258,8 +257,8 @@ ROWS = (
         "Table 7",
         "The ablation results of strategy of sharing weights on six forward problem benchmarks",
         ABLATIONS,
-        "LNO's encoder and decoder share one attention-projector. Here each has its own. In the "
-        "paper, sharing is better but for Plasticity.",
+        "LNO's encoder and decoder share one attention projector; the variant has one for each. In "
+        "the paper, sharing is better except on Plasticity.",
         "projectors",
         findings.best_as_published(exceptions=("plasticity",)),
     ),
@@ -267,8 +266,8 @@ ROWS = (
         "Table 8",
         "The mean and standard deviations of different models in solving the forward problem",
         FORWARD,
-        "Training again from other random numbers shows which differences between models mean "
-        "something. The paper has five trials of each.",
+        "Training with several random seeds shows which differences between models are "
+        "significant. The paper has five trials of each.",
         "seeds",
         findings.forward_spread_evidence,
     ),
@@ -287,8 +286,8 @@ ROWS = (
         "The hyperparameters and training configuration of LNO in solving the forward and inverse "
         "problems",
         SETTINGS,
-        "Our presets beside the paper's table. For the inverse problem we follow the published "
-        "code where it differs from the table, with larger batches.",
+        "Our presets next to the paper's. For the inverse problem we use larger batches, and "
+        "follow the published code where it differs from the table.",
         judge=findings.settings_evidence,
         command="lno train darcy --preset paper",
         specs=tuple,
@@ -297,25 +296,25 @@ ROWS = (
         "Figure 1",
         "The overall architecture of Latent Neural Operator",
         MODEL,
-        "Points with values go in on the left; values at any other points come out on the right. "
-        "Between encoder and decoder there are only latent tokens, however many points there are.",
+        "Observed points and values enter on the left; values at the query points come out on the "
+        "right. The number of latent tokens in between is fixed, however many points there are.",
     ),
     Row(
         "Figure 2",
         "The working mechanism of Physics-Cross-Attention in encoder and decoder respectively",
         MODEL,
-        "The attention of a trained completer of Burgers' equation. Each column is one latent "
-        "position: where it reads from, and where it is read.",
+        "Attention weights of a trained completer for Burgers' equation. Each column is one latent "
+        "position: the points that it attends to, and the points that attend to it.",
     ),
     Row(
         "Figure 3",
         "Sampling numbers in latent space v.s. Accuracy",
         ABLATIONS,
-        "Error against the number of latent positions. In the paper, more help to the end on Darcy "
-        "and NS2d; on the others there is a best number.",
+        "Error against the number of latent positions. In the paper, more positions keep helping "
+        "on Darcy and NS2d; on the other problems the error has a minimum.",
         "latents",
         findings.best_size(
-            "more latent positions help to the end on Darcy and NS2d and not on the others",
+            "more latent positions keep helping on Darcy and NS2d only",
             "latents",
             lambda name, sizes, best: (best == sizes[-1]) == (name in _ON_VALUES),
         ),
@@ -336,8 +335,8 @@ ROWS = (
         "The influence of model width on the performance of LNO across six forward problem "
         "benchmarks",
         ABLATIONS,
-        "Error against the number of features of a token. In the paper, wider is better, and "
-        "less so from 256 on.",
+        "Error against the width, the number of features of a token. In the paper, wider is "
+        "better, with little gain beyond 256.",
         "width",
         findings.best_size(
             "the widest model is best", "width", lambda name, sizes, best: best == sizes[-1]
@@ -348,8 +347,8 @@ ROWS = (
         "Visualization of Burgers' equation with different observation situations in different "
         "regions",
         INVERSE,
-        "The two stages on a test sample, by the models that come with the package: sensors, the "
-        "field that the completer makes of them, and how the propagator continues it.",
+        "Both stages on one test sample, with the models shipped with the package: the sensors, "
+        "the completer's reconstruction, and the propagator's extrapolation.",
         command="lno reproduce stages",
     ),
     Row(
@@ -357,7 +356,7 @@ ROWS = (
         "Visualization of Burgers' equation in the fixed observation situation with different "
         "temporal and spatial sampling intervals",
         INVERSE,
-        "The same sample, observed at random points, and at every k-th time and position.",
+        "The same sample, observed at random points and on regular grids of sensors.",
         command="lno reproduce stages",
     ),
     Row(
@@ -365,8 +364,8 @@ ROWS = (
         "Accuracy of solving the inverse problem at different temporal and spatial sampling "
         "intervals",
         INVERSE,
-        "Error in percent by the gaps between sensors, in time (downwards) and in space (to the "
-        "right), on one scale of colours.",
+        "Error in percent by the spacing of the sensors, in time (downwards) and in space (to the "
+        "right). All panels share one colour scale.",
         "intervals",
         findings.intervals_evidence,
     ),

@@ -1,4 +1,4 @@
-"""What the paper says about its ablations, compared with our runs: holds, does not hold, missing.
+"""What the paper says about its ablations, compared with our runs.
 
 A claim is judged problem by problem, by mean errors over seeds. A sentence has its verdicts and the
 numbers behind them, so that a reader can judge for themselves how clear a difference is.
@@ -29,17 +29,17 @@ def sentence(claim: str, verdicts: Sequence[Verdict]) -> str:
     """A claim and where it holds.
 
     >>> missing = [Verdict("pipe", None), Verdict("darcy", None)]
-    >>> sentence("it doubles the error", [Verdict("elasticity", True, "2.1 times"), *missing])
-    'Paper: it doubles the error. Here: holds on elasticity (2.1 times); missing on pipe, darcy.'
+    >>> sentence("it doubles the error", [Verdict("ns2d", True, "2.1 times"), *missing])
+    'Paper: it doubles the error. Here: holds on ns2d (2.1 times); not run yet on pipe, darcy.'
     >>> sentence("it doubles the error", missing)
-    'Paper: it doubles the error. Here: missing.'
+    'Paper: it doubles the error. Here: not run yet.'
     """
     parts = []
     for holds, text in ((True, "holds on"), (False, "does not hold on")):
         several = [f"{v.problem} ({v.found})" for v in verdicts if v.holds is holds]
         parts += [f"{text} {', '.join(several)}"] if several else []
-    absent = [v.problem for v in verdicts if v.holds is None]
-    parts += [f"missing on {', '.join(absent)}" if parts else "missing"] if absent else []
+    absent = ", ".join(v.problem for v in verdicts if v.holds is None)
+    parts += [f"not run yet on {absent}" if parts else "not run yet"] if absent else []
     return f"Paper: {claim}. Here: {'; '.join(parts)}."
 
 

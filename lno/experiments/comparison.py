@@ -20,7 +20,7 @@ from lno.experiments.paper import FORWARD, PROBLEMS
 from lno.experiments.presets import preset, usual_preset
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
-from lno.report.runs import model_name
+from lno.report.runs import hardware_of, model_name
 from lno.report.tables import MISSING, Table, spread
 
 MODELS = (*FORWARD, "lno_plus")  # the rows
@@ -76,11 +76,11 @@ def required_cells() -> list[tuple[str, str]]:
 def equal_time_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
     """Errors after the same time."""
     note = (
-        f"Trained for {SECONDS:g} s ({SECONDS_IN_TIME:g} s on {' and '.join(IN_TIME)}) as if alone "
-        "on the GPU: the number of steps is that time over the time of a step of `lno reproduce "
-        "efficiency`, and the learning-rate schedule is fitted to it."
+        f"Trained for {SECONDS:g} s ({SECONDS_IN_TIME:g} s on {' and '.join(IN_TIME)}): the number "
+        "of steps is that time divided by the time per step on an otherwise idle GPU (`lno "
+        "reproduce efficiency`), and the learning-rate schedule is fitted to it."
     )
-    return _table("Forward problems, equal time", _timed(specs), seeds, results, note)
+    return _table("Forward problems, equal training time", _timed(specs), seeds, results, note)
 
 
 def epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
@@ -94,8 +94,10 @@ def epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) 
         epochs = steps * spec.preset.recipe.epochs / spec.steps
         return f"{epochs:.3g} ({1e3 * spec.seconds / steps:.3g} ms)"
 
-    note = "In brackets the time of a step, with the published batch size and alone on the GPU."
-    return _grid("Epochs in equal time", _timed(specs), cell, [note])
+    note = (
+        "In brackets: the time per step, with the published batch size, on an otherwise idle GPU."
+    )
+    return _grid("Epochs in equal training time", _timed(specs), cell, [note])
 
 
 def equal_epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
@@ -110,7 +112,7 @@ def equal_epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: 
 def published_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
     """Errors after as many epochs as were published."""
     chosen = [s for s in specs if _is_as_published(s)]
-    note = "Trained for as many epochs as published, 500 for most models."
+    note = "Trained for the published number of epochs, 500 for most models."
     return _table("Forward problems, published epochs", chosen, seeds, results, note)
 
 
@@ -140,14 +142,11 @@ def _table(
         return f"{shown}{mark} ({_printed(first.problem, first.model)})"
 
     made = _grid(title, specs, cell, [])
-    hardware = sorted({run.hardware for _, run in used})
+    hardware = hardware_of(run for _, run in used)
     notes = [
-        "Relative L2 in percent, mean ± standard deviation over seeds; in brackets the paper's, "
-        f"after 500 epochs on the published data. {note} Every model has its published sizes and "
-        "recipe. Standard protocol, data of our own solvers, the last model of each run, held-out "
-        f"test samples{', on ' if hardware else ''}{', '.join(hardware)}. `lno reproduce forward`",
-        *_adapted(specs),
-        *_obstacles(specs),
+        "Relative L2 in percent; in brackets the paper's, after 500 epochs on the published data. "
+        f"{note} Every model has its published sizes and recipe"
+        f"{f', on {hardware}' * bool(hardware)}. `lno reproduce forward`",
         *sorted(
             {
                 f"{model_name(spec.model)} on {spec.problem} in {spec.precision} precision."
@@ -156,7 +155,12 @@ def _table(
             }
         ),
     ]
-    return Table(title, made.header, made.rows, notes if made.rows else [])
+    if not made.rows:
+        return made
+    footnotes: dict[str, list[str]] = {}
+    for model, text in (*_adapted(specs), *_obstacles(specs)):
+        footnotes.setdefault(model_name(model), []).append(text)
+    return Table(title, made.header, made.rows, notes, footnotes=footnotes)
 
 
 def _grid(
@@ -185,25 +189,25 @@ def _printed(problem: str, model: str) -> str:
     return NOTHING if printed is None else f"{printed:.2f}"
 
 
-def _adapted(specs: Sequence[RunSpec]) -> list[str]:
-    """What differs from what was published, by model."""
+def _adapted(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
+    """Models, and what differs from what was published."""
     found: dict[tuple[str, str], list[str]] = {}
     for spec in specs:
         if spec.preset.adapted:
             found.setdefault((spec.model, spec.preset.adapted), []).append(spec.problem)
     return [
-        f"{ADAPTED} {model_name(model)} on {', '.join(dict.fromkeys(problems))}: {text}."
+        (model, f"{ADAPTED} {model_name(model)} on {', '.join(dict.fromkeys(problems))}: {text}.")
         for (model, text), problems in found.items()
     ]
 
 
-def _obstacles(specs: Sequence[RunSpec]) -> list[str]:
-    """Which models cannot take which of the problems, and why."""
+def _obstacles(specs: Sequence[RunSpec]) -> list[tuple[str, str]]:
+    """Models that cannot take one of the problems, and why."""
     pairs = [(p, m) for p in PROBLEMS for m in MODELS]
     shown = {s.problem for s in specs}, {s.model for s in specs}
     reasons = {(p, m): obstacle(p, m) for p, m in pairs if p in shown[0] and m in shown[1]}
     return [
-        f"Cannot: {model_name(model)} on {problem}; {reason.split(':')[0]}."
+        (model, f"Cannot: {model_name(model)} on {problem}; {reason.split(':')[0]}.")
         for (problem, model), reason in reasons.items()
         if reason is not None
     ]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import model_table, pretrained
+from lno.experiments import highlights, model_table, pretrained
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
@@ -38,7 +38,7 @@ MESHES = ("elasticity", "pipe", "plasticity", "airfoil")  # problems with a page
 
 
 def quickstart_table(results: Path) -> Table:
-    """Errors of the quickstart beside those of methods that need no training."""
+    """Errors of the quickstart and of interpolation methods without training."""
     learned, *others = (
         Run.load(results / "burgers" / model / "quickstart.json")
         for model in ("lno", "kriging", "rbf")
@@ -49,7 +49,7 @@ def quickstart_table(results: Path) -> Table:
         shown = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
         rows.append([f"{100 * float(key.split('=')[1]):g} %", *shown])
     note = (
-        f"Relative MAE. One model of {learned.parameters:,} weights for all three, trained for "
+        f"Relative MAE. One model of {learned.parameters:,} weights for all rows, trained for "
         f"{learned.seconds:.0f} s ({learned.hardware}); 64 held-out solutions."
     )
     return Table("Quickstart", ["observed", *(model_name(run.model) for run in runs)], rows, [note])
@@ -63,7 +63,7 @@ def memory_table(results: Path) -> Table:
 
 
 def streaming_table(results: Path) -> Table:
-    """Time of a prediction in chunks of points, and of all points at once."""
+    """Time of a prediction in chunks of points, and with all points at once."""
     content = _measured(results, "streaming")
     rows = [
         [
@@ -75,15 +75,15 @@ def streaming_table(results: Path) -> Table:
         for r in content["rows"]
     ]
     note = (
-        f"Seconds of CPU for {content['points']:,} observed and as many other query points, in "
-        f"chunks of {content['chunk']:,}; models of four blocks or rounds, width 64. "
+        f"CPU seconds for {content['points']:,} observed points and as many other query points, in "
+        f"chunks of {content['chunk']:,}; models with four blocks or rounds and width 64. "
         f"{content['hardware']}. `python benchmarks/streaming.py`"
     )
     return Table("Streaming", ["model", "at once, s", "in chunks, s", "ratio"], rows, [note])
 
 
 def defaults_table(results: Path) -> Table:
-    """LNO and LNO+ after equal time, on data without a preset."""
+    """LNO and LNO+ after equal training time, on data without a preset."""
     found = _measured(results, "defaults")["rows"]
     models, sets = (list(dict.fromkeys(r[key] for r in found)) for key in ("model", "data"))
     by = {(r["data"], r["model"]): r["relative_l2"] for r in found}
@@ -103,7 +103,7 @@ def defaults_table(results: Path) -> Table:
 
 
 def training_step_table(results: Path) -> Table:
-    """Time and memory of a training step beside plain PyTorch."""
+    """Time and memory of a training step, compared with plain PyTorch."""
     content = _measured(results, "training_step")
     rows, together = [], []
     for r in content["rows"]:
@@ -115,8 +115,8 @@ def training_step_table(results: Path) -> Table:
             together.append(f"{r['members_ms'] / r['tf32_ms']:.2f}× on {r['case']}")
     mean = " and ".join(f"{content['geomean'][k]:.1f}× in {k}" for k in FAST)
     note = (
-        f"Geometric mean {mean}, on one {content['hardware']}. {content['members']} members at "
-        f"once cost {' and '.join(together)} of what one costs. "
+        f"Geometric mean {mean}, on one {content['hardware']}. Training {content['members']} "
+        f"members together costs {' and '.join(together)} compared with one. "
         "`python benchmarks/training_step.py`"
     )
     header = ["case", "points", "plain", *FAST, "memory: plain, tf32, mixed"]
@@ -124,7 +124,7 @@ def training_step_table(results: Path) -> Table:
 
 
 def precision_table(results: Path) -> Table:
-    """Error and time of Darcy in each precision."""
+    """Error and training time on Darcy in each precision."""
     found, rows = _measured(results, "precision")["rows"], []
     for r in sorted(found, key=lambda r: (r["epochs"], r["precision"])):
         spread = "" if r["std"] is None else f" ± {100 * r['std']:.3f}"
@@ -147,7 +147,7 @@ def sharpness_table(results: Path) -> Table:
 
 
 def completion_table(results: Path) -> Table:
-    """Errors of reconstructions by what they are made of."""
+    """Errors of reconstructions, part by part."""
     content = _measured(results, "completion")
     columns = zip(*(r["relative_mae"] for r in content["rows"]), strict=True)
     least, rows = [min(column) for column in columns], []
@@ -158,14 +158,14 @@ def completion_table(results: Path) -> Table:
         f"The quickstart's model, {content['samples']:,} samples, {content['epochs']} epochs, one "
         f"seed; {content['test']} held-out test samples ({content['hardware']}). Sensors at a "
         "share of the points, or on a grid: 2 × 16 is every 2nd time and every 16th position. The "
-        "rule for blending was chosen on 8 of these samples, with other models. "
+        "blending rule was chosen on 8 of these samples, with other models. "
         "`python benchmarks/completion.py`"
     )
     return Table("Completion", ["relative MAE at", *content["seen"]], rows, [note])
 
 
 def bounds_table(results: Path) -> Table:
-    """How much bounds contain for other patterns of sensors than those of the calibration."""
+    """Coverage of bounds for sensor patterns other than those of the calibration."""
     content = _measured(results, "bounds")
     rows = [
         [
@@ -176,16 +176,17 @@ def bounds_table(results: Path) -> Table:
         ]
         for r in content["rows"]
     ]
-    header = ["sensors", "effective", "contained inside", "outside", "relative MAE inside"]
+    header = ["sensors", "effective", "coverage inside", "outside", "relative MAE inside"]
     note = (
-        f"Bounds of {100 * content['level']:.0f} % on {content['samples']} fields of Burgers' "
-        "equation, whose values are of order one. `python benchmarks/bounds.py`"
+        f"{100 * content['level']:.0f} % bounds on {content['samples']} fields of Burgers' "
+        "equation with values of order one; inside and outside the window. "
+        "`python benchmarks/bounds.py`"
     )
     return Table("Bounds", header, rows, [note])
 
 
 def attention_table(results: Path) -> Table:
-    """Physics-Cross-Attention with and without its matrix."""
+    """Physics-Cross-Attention with and without storing its matrix."""
     content = _measured(results, "attention")
     rows = [
         [
@@ -220,7 +221,7 @@ def latent_block_table(results: Path) -> Table:
 
 
 def viscosity_table(results: Path) -> Table:
-    """Fields of other viscosities: flagged as out of distribution, or contained in their bounds."""
+    """Fields with other viscosities: flagged as out of distribution, and coverage of bounds."""
     content, keys = _measured(results, "viscosity"), ("inside", "outside")
     rows = []
     for r in content["rows"]:
@@ -228,18 +229,18 @@ def viscosity_table(results: Path) -> Table:
         shown = ["–" if share is None else f"{100 * share:.0f} %" for share in shares]
         name = _bold(f"{r['viscosity']:g}", r["viscosity"] == content["trained"])
         rows.append([name, str(r["sensors"]), f"{100 * r['flagged']:.1f} %", *shown])
-    header = ["viscosity", "sensors", "flagged", "contained inside", "outside"]
+    header = ["viscosity", "sensors", "flagged", "coverage inside", "outside"]
     note = (
-        f"Bounds of {100 * content['level']:.0f} %, {content['samples']} fields of each viscosity "
-        "(bold: the trained one), sensors at random places. Contained: the share of the points "
-        f"inside the bounds, over the fields that are not flagged (– if fewer than "
+        f"Coverage of {100 * content['level']:.0f} % bounds inside and outside the window, for "
+        f"{content['samples']} fields of each viscosity (bold: that of training) with randomly "
+        f"placed sensors: over the fields that are not flagged (– if fewer than "
         f"{content['fewest']}), and over all. `python benchmarks/viscosity.py`"
     )
     return Table("Viscosity", [*header, "inside, all", "outside, all"], rows, [note])
 
 
 def trust_table(results: Path) -> Table:
-    """Samples of another kind: recognised, and contained in their bounds."""
+    """Out-of-distribution samples: detection, and coverage of their bounds."""
     content, rows = _measured(results, "trust"), []
     for r in content["rows"]:
         areas = [f"{r[key]:.3f}" for key in ("auroc", "auroc_latent")]
@@ -247,11 +248,11 @@ def trust_table(results: Path) -> Table:
         shares = [f"{100 * r[key]:.1f} %" for key in keys]
         rows.append([r["problem"], str(len(r["seeds"])), *areas, *shares])
     header = ["problem", "operators", "AUROC", "latent alone", "false alarms", "flagged"]
-    header += ["contained", "others"]
+    header += ["coverage", "coverage, out of distribution"]
     note = (
         f"Means over operators of different seeds ({content['hardware']}). "
-        "Flagged: of the samples of another kind. Contained: the share of points inside bounds of "
-        f"{100 * content['level']:.0f} %, of the trained kind and of others. "
+        "AUROC: of all scores, and of the latent score alone. Flagged: the share of the "
+        f"out-of-distribution samples. Coverage of {100 * content['level']:.0f} % bounds. "
         "`python benchmarks/trust.py`"
     )
     return Table("Trust", header, rows, [note])
@@ -283,7 +284,7 @@ OUTCOMES = {
 
 
 def fuzz_table(results: Path) -> Table:
-    """Outcomes of attacks on files, functions and processes."""
+    """Outcomes of fuzzing files, functions and processes."""
     content = _measured(results, "fuzz")
     rows = []
     for r in content["rows"]:
@@ -294,10 +295,11 @@ def fuzz_table(results: Path) -> Table:
         f"Seed {content['rows'][0]['seed']}, {seconds / 60:.0f} minutes ({content['hardware']}). "
         "`python benchmarks/fuzz.py`"
     )
-    return Table("Attacks", ["attack on", "cases", *OUTCOMES.values()], rows, [note])
+    return Table("Fuzzing", ["attack on", "cases", *OUTCOMES.values()], rows, [note])
 
 
 TABLES: dict[str, Callable[[Path], Table]] = {
+    "highlights": highlights.table,
     "fuzz": fuzz_table,
     "viscosity": viscosity_table,
     "attention": attention_table,
@@ -329,7 +331,9 @@ PAGES = (
     "README.md",
     "docs/data.md",
     "docs/design_decisions.md",
+    "docs/index.md",
     "docs/lno_plus.md",
+    "docs/models.md",
     "docs/predict.md",
     "docs/reconstruction.md",
     "docs/reliability.md",

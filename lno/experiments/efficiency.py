@@ -267,17 +267,17 @@ def table(results: Path) -> Table:
             times, memories = (a[key] / b[key] for key in ("seconds_per_epoch", "peak_memory_gb"))
             old = [x / y for x, y in zip(*(EFFICIENCY[m][problem] for m in PRINTED), strict=True)]
             notes.append(
-                f"{problem}: LNO takes {times:.2f} of Transolver's time and {memories:.2f} of its "
-                f"memory (paper: {old[2]:.2f} and {old[1]:.2f})."
+                f"{problem}: LNO takes {times:.2f} times the time and {memories:.2f} times the "
+                f"memory of Transolver (paper: {old[2]:.2f} and {old[1]:.2f})."
             )
     notes.append(
-        "Plasticity: LNO reads all times of a sample at once, Transolver one; an epoch has every "
-        "sample at every time for both."
+        "Plasticity: LNO processes all times of a sample at once, Transolver one time per step. An "
+        "epoch is every sample at every time for both."
     )
     header = ["problem", "model", "million weights", "GB", "s / epoch", "precision"]
-    header.append("paper's three")
+    header.append("paper: weights, GB, s")
     where = ", ".join(sorted({r["hardware"] for r in rows}))
     ours = f"Measured on {where}" if rows else "Nothing was measured yet"
     ours += f", in batches of {BATCH}" if rows else ""
     notes.append(f"{ours}; the paper measured on an RTX 3090. `lno reproduce efficiency`")
-    return Table("Cost of training", header, shown, notes)
+    return Table("Cost of training", header, shown, notes, keys=2, aside=("paper: weights, GB, s",))

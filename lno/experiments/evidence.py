@@ -1,7 +1,7 @@
 """`Evidence`: a claim of the paper, compared with our runs case by case.
 
 A case is a problem, a ratio of observed points, a resolution. Runs that are shorter than the
-paper's decide nothing, but which way they point is said.
+paper's decide nothing, but what they suggest is stated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Evidence:
 
         >>> pair = (Case("Darcy"),), (Case("Pipe", "1.2 times"),)
         >>> str(Evidence("LNO is best", *pair, shorter="10 of 500 epochs"))
-        'In shorter runs (10 of 500 epochs) LNO is best on Darcy, but not on Pipe (1.2 times).'
+        'In shorter runs (10 of 500 epochs), LNO is best on Darcy, but not on Pipe (1.2 times).'
         >>> str(Evidence("LNO is best", (), pair[1]))
         'It is not true that LNO is best on Pipe (1.2 times).'
         """
@@ -63,7 +63,7 @@ class Evidence:
         )
         text = f"{self.claim}{agree}{', but not' * bool(differ)}{differ}"
         text = text if agree else f"it is not true that {self.claim}{differ}"
-        text = f"In shorter runs ({self.shorter}) {text}" if self.shorter else text
+        text = f"In shorter runs ({self.shorter}), {text}" if self.shorter else text
         return f"{text[:1].upper()}{text[1:]}."
 
 
@@ -80,7 +80,7 @@ class Cases:
     >>> for evidence in cases.evidence("LNO is best"):
     ...     print(evidence)
     LNO is best on Darcy.
-    In shorter runs (100 of 500 epochs) it is not true that LNO is best on Pipe.
+    In shorter runs (100 of 500 epochs), it is not true that LNO is best on Pipe.
     """
 
     found: list[tuple[Case, bool, int]] = field(default_factory=list)

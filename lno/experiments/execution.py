@@ -36,7 +36,7 @@ from lno.training.setup import set_up
 from lno.training.verdict import verdict
 
 SAMPLE, WORST = "sample.npz", "worst.npz"
-LEVEL, HELD_OUT = 0.9, 9  # of bounds, and the fewest held-out samples that promise it
+LEVEL, HELD_OUT = 0.9, 9  # of bounds, and the fewest held-out samples that guarantee it
 CALIBRATED = 4  # numbers of sensors that bounds of reconstructions are calibrated for
 
 

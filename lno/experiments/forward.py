@@ -12,7 +12,7 @@ from lno.experiments import comparison
 from lno.experiments.paper import FORWARD, PROBLEMS
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
-from lno.report.runs import model_name, timed
+from lno.report.runs import hardware_of, model_name, timed
 from lno.report.tables import MISSING, Table, spread
 from lno.training.device import SHARED
 from lno.training.loop import has_risen
@@ -84,7 +84,8 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         "seconds a seed",
     ]
     notes = [*_ratios(runs), *_unstable(runs), *_conditions(runs)]
-    return Table("Forward problems, LNO and Transolver", header, rows, notes)
+    aside = ("seeds", "paper, 500 epochs")
+    return Table("Forward problems, LNO and Transolver", header, rows, notes, 5, aside)
 
 
 def _errors(runs: Sequence[Run]) -> list[float]:
@@ -150,15 +151,14 @@ def _conditions(runs: dict[RunSpec, list[Run]]) -> list[str]:
     every = [run for found in runs.values() for run in found]
     if not every:
         return []
-    hardware = ", ".join(sorted({run.hardware for run in every}))
+    hardware = hardware_of(every)
     files = sorted({Path(spec.data).name for spec in runs if spec.data is not None})
-    data = f"Data of {', '.join(files)}" if files else "Standard protocol, data of our own solvers"
+    data = f"Data of {', '.join(files)}. " if files else ""
     alone = len(timed(every)) == len(every)
-    shared = "" if alone else f' "{SHARED}": with other runs on the same device, not comparable.'
+    shared = "" if alone else f" “{SHARED}”: the GPU also trained other runs, so no time is given."
     return [
-        f"{data}, the last model of each run, held-out test samples. Mean ± standard deviation "
-        "over seeds; standard error of the mean over test samples, in the same units. On "
-        f"{hardware}.{shared} `lno reproduce forward`"
+        f"{data}The standard error is that of the mean over test samples, in the same units. "
+        f"Measured on {hardware}.{shared} `lno reproduce forward`"
     ]
 
 

@@ -30,7 +30,7 @@ from lno.files import read_json
 from lno.ledger import Run
 from lno.models import MODELS as MODEL_TABLE
 from lno.report.plots import heat_maps
-from lno.report.runs import model_name
+from lno.report.runs import hardware_of, model_name
 from lno.report.tables import Table, spread
 
 UNASKED = "–"  # a cell of a table that no run will ever fill
@@ -45,17 +45,19 @@ def completer_table(specs: Sequence[Stage], seeds: Sequence[int], results: Path)
         rows.append([name, "1", *(f"{once[ratio]:.2f}" for ratio in RATIOS)])
         rows.append([name, "3", *(_printed(often[ratio]) for ratio in RATIOS)])
     notes = [
-        f"Burgers' equation, observed and reconstructed for {_window()}. One model serves all "
-        "ratios, which are drawn anew in every step, unless its row says otherwise. The paper "
-        "trained one for each, 500 epochs in batches of 4 (Tables 2 and 9). RBF: SciPy's cubic "
-        f"interpolant of the {NEIGHBORS} nearest sensors, periodic in x. Kriging: Gaussian "
-        "processes with a Matérn covariance, whose scales in t and x maximise the likelihood.",
+        f"Burgers' equation, observed and reconstructed for {_window()}. Unless its row says "
+        "otherwise, one model handles all ratios, with a new one drawn in every step. The paper "
+        "trained one model per ratio, for 500 epochs with batch size 4 (Tables 2 and 9). RBF: "
+        f"SciPy's cubic interpolant of the {NEIGHBORS} nearest sensors, periodic in x. Kriging: "
+        "Gaussian processes with a Matérn covariance and maximum-likelihood length scales in t "
+        "and x.",
         *_query_sets(specs, seeds, results),
         *_gains(specs, seeds, results),
         f"{_budget(specs, seeds, results)} `lno reproduce completer`",
     ]
     header = ["relative MAE, %", "seeds", *(f"{100 * ratio:g} %" for ratio in RATIOS)]
-    return Table("Completers: a field from some of its points", header, rows, notes)
+    title = "Completers: reconstruction from scattered observations"
+    return Table(title, header, rows, notes, aside=("seeds",))
 
 
 def propagator_table(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
@@ -69,16 +71,16 @@ def propagator_table(specs: Sequence[Stage], seeds: Sequence[int], results: Path
         truth = _printed(paper.PROPAGATOR_SPREAD[model])
         rows.append([name, "3", truth, *[UNASKED] * len(after)])
     notes = [
-        "Burgers' equation: errors at t = 0 and t = 1 of propagators that read the field for "
-        f"{_window()}: the true one, or the one that a completer of the same seed reconstructs "
-        "from a share of its points. Our recipe continues from our completer. The paper trained "
-        "500 epochs in batches of 4 (Tables 3 and 9).",
+        "Burgers' equation: errors at t = 0 and t = 1 of propagators whose input is the field for "
+        f"{_window()}: the true one, or the reconstruction by a completer of the same seed. Our "
+        "recipe starts from our completer. The paper trained for 500 epochs with batch size 4 "
+        "(Tables 3 and 9).",
         *_query_sets(specs, seeds, results),
         f"{_budget(specs, seeds, results)} `lno reproduce propagator`",
     ]
     columns = [f"{model_name(model)} {100 * ratio:g} %" for model, ratio in after]
     header = ["relative MAE, %", "seeds", "truth", *columns]
-    return Table("Propagators: all times from some", header, rows, notes)
+    return Table("Propagators: extrapolation to all times", header, rows, notes, aside=("seeds",))
 
 
 def completer_intervals(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> Table:
@@ -105,7 +107,7 @@ def interval_maps(
             means = [100 * np.mean(_errors(found, name) or np.nan) for name in GRIDS]
             maps[_label(spec)] = np.reshape(means, (len(STEPS), len(STEPS)))
         if not np.isnan(list(maps.values())).all():
-            caption = f"Relative MAE of {what} where sensors form a grid, mean over seeds."
+            caption = f"Relative MAE of {what} with sensors on a grid, mean over seeds."
             axes = ("interval in t", "interval in x")
             figures.append((caption, heat_maps(maps, STEPS, axes, "relative MAE, %")))
     return figures
@@ -123,10 +125,11 @@ def _intervals(
             rows.append([label, count, str(t), *errors])
     header = ["relative MAE, %", "seeds", "interval in t", *(f"{x} in x" for x in STEPS)]
     note = (
-        f"Burgers' equation, sensors at every k-th time and position of the grid for {_window()}, "
-        f"errors {where}; the same runs as those of the tables before. `lno reproduce intervals`"
+        f"Burgers' equation, sensors at every k-th time and position for {_window()}, "
+        f"errors {where}; the same runs as in the tables above. `lno reproduce intervals`"
     )
-    return Table(f"{title} on grids of sensors", header, rows, [note])
+    aside = ("seeds", "interval in t")
+    return Table(f"{title} on grids of sensors", header, rows, [note], aside=aside)
 
 
 def _rows(
@@ -155,7 +158,7 @@ def _label(spec: RunSpec) -> str:
         return f"{model_name(spec.model)}, our recipe"
     if spec.recipe.startswith("completer-"):
         longer = f", {_times_as_long(spec):g} times as long" * (_times_as_long(spec) > 1)
-        return f"{model_name(spec.model)}, one for each ratio{longer}"
+        return f"{model_name(spec.model)}, one per ratio{longer}"
     return model_name(spec.model)
 
 
@@ -181,8 +184,8 @@ def _gains(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> list[
             f"The paper's recipe has {few:,} steps of {longer.preset.recipe.batch} samples here, "
             f"in the paper {published:,} of {PAPER_RECIPE.batch}. At "
             f"{name.removeprefix('test:ratio=').replace('%', ' %')}, {many:,} steps reduce its "
-            f"error from {100 * before:.3g} to {100 * after:.3g} %: it falls like the number of "
-            f"steps to the power of {power:.2f}. More steps were not tried."
+            f"error from {100 * before:.3g} to {100 * after:.3g} %: it scales with the "
+            f"number of steps to the power {power:.2f}. Longer runs were not tried."
         )
     return lines
 
@@ -214,8 +217,8 @@ def _query_sets(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -
         for run in list(spec.runs(results, seeds).values())[:1] if size else []:
             way = "in such sets too" if "query_set" in run.config else "on all of them at once"
             lines.append(
-                f"An answer of {model_name(spec.model)} depends on the other query points of a "
-                f"call: it was trained on random sets of {size:,} query points and tested {way}."
+                f"A prediction of {model_name(spec.model)} depends on the other query points of "
+                f"a call. It was trained on random sets of {size:,} query points and tested {way}."
                 f"{_effect_of_sets(results)}"
             )
     return lines
@@ -230,7 +233,7 @@ def _effect_of_sets(results: Path) -> str:
     changes = [100 * (row["sets"] / row["all"] - 1) for row in found["rows"]]
     return (
         f" Tested in such sets, its error as a completer is {min(changes):.1f} to "
-        f"{max(changes):.1f} % of itself higher. `python benchmarks/query_sets.py`"
+        f"{max(changes):.1f} % higher (relative). `python benchmarks/query_sets.py`"
     )
 
 
@@ -246,7 +249,7 @@ def _budget(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
     ways: dict[str, list[str]] = {}
     for spec in trained:
         recipe, precision = spec.preset.recipe, spec.precision
-        step = f"{recipe.batch} samples and {recipe.queries:,} query points in a step"
+        step = f"{recipe.batch} samples and {recipe.queries:,} query points per step"
         who = "our recipe" if spec.recipe.startswith("our-") else model_name(spec.model)
         who = _label(spec) if _times_as_long(spec) > 1 else who
         ways.setdefault(f"{recipe.epochs} epochs, {step}, {precision}", []).append(who)
@@ -257,6 +260,6 @@ def _budget(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
         text += f" Budget of {'; of '.join(several)}."
     runs = [run for spec in trained for run in spec.runs(results, seeds).values()]
     if runs:
-        machines = ", ".join(sorted({run.hardware for run in runs}))
-        text += f" Mean ± standard deviation over seeds, on {machines}."
+        machines = hardware_of(runs)
+        text += f" Trained on {machines}."
     return text

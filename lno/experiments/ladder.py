@@ -10,7 +10,7 @@ from lno.experiments.ablations import counted, errors_of, mean
 from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.runs import RunSpec
 from lno.problems import PROBLEMS
-from lno.report.runs import model_name
+from lno.report.runs import hardware_of, model_name
 from lno.report.tables import Table, spread
 
 EPOCHS = {"darcy": 100, "elasticity": 100, "ns2d": 20}
@@ -70,15 +70,14 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         cells = [_cell(p, label, errors, seeds, results) for p in problems]
         rows.append([label, counted(list(errors.values())), *cells])
     runs = [run for spec in specs for run in spec.runs(results, seeds).values()]
-    machines = ", ".join(sorted({run.hardware for run in runs}))
+    machines = hardware_of(runs)
     notes = [
-        "Each row leaves out one ingredient of LNO+, or adds one, or has another model with the "
-        "same recipe. In brackets: the error over that of LNO+. The last model of each run, "
-        "held-out test samples, mixed precision, mean ± standard deviation over seeds"
+        "Each row leaves out one ingredient of LNO+, adds one, or trains another model with the "
+        "same recipe. In brackets: the error divided by that of LNO+. Mixed precision"
         f"{f', on {machines}' * bool(machines)}. `lno reproduce ladder`"
     ]
     header = ["relative L2, %", "seeds", *(f"{p} at {EPOCHS[p]} epochs" for p in problems)]
-    return Table("Ingredients of LNO+", header, rows, notes)
+    return Table("Ingredients of LNO+", header, rows, notes, aside=("seeds",))
 
 
 def _cell(

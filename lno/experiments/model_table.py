@@ -42,9 +42,9 @@ def table(results: Path) -> Table:
         rows.append([model_name(model), weights(model), *cells, points, answers, streams])
     header = ["model", "weights", "step, ms", "memory, GB", "takes", "answers", "streams"]
     note = (
-        "Weights with the published sizes for Darcy (85 × 85 points) or, if there are none, the "
-        "default ones; complex weights count twice. "
-        f"Time and memory of a training step there, in batches of {efficiency.BATCH}"
+        "Weights: with the published sizes for Darcy (85 × 85 points), otherwise the default "
+        "sizes; complex weights count twice. "
+        f"Time and memory of a training step on Darcy with batch size {efficiency.BATCH}"
         f"{', on one ' if hardware else ''}{' and '.join(sorted(hardware))}. "
         f"{f'{UNKNOWN}: not measured yet. ' if missing else ''}"
         f"`lno reproduce efficiency --problems {PROBLEM}`"

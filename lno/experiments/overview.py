@@ -41,8 +41,8 @@ def forward_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
         shown = [_printed(printed.get(problem)) for problem in paper.FORWARD["lno"]]
         rows.append([_published(model), *shown])
     header = ["relative L2, %", *map(paper_name, paper.FORWARD["lno"])]
-    note = "In brackets: epochs. With ±: the standard deviation over three seeds."
-    return Table("Forward problems, the longest training", header, rows, [note])
+    note = "In brackets: epochs. ±: standard deviation over three seeds."
+    return Table("Forward problems, longest runs", header, rows, [note])
 
 
 def forward_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Drawn:
@@ -59,7 +59,7 @@ def forward_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
             rows.append(Dot(model_name(model), ours, printed.get(problem), remark, colour))
         panels[paper_name(problem)] = rows
     caption = (
-        "Errors of our longest trainings (filled) and of the paper (hollow); to the left is better."
+        "Errors of our longest runs (filled) and of the paper (hollow); further left is better."
     )
     return [(caption, dots(panels, "relative L2 error, %"))] if best else []
 
@@ -72,7 +72,7 @@ def resolution_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
         ours = [_percent(found.get(f"test:grid={n}")) for n in GRIDS]
         theirs = [(printed or {}).get(n) for n in GRIDS]
         series.append(_series(spec.model, ours, theirs, specs))
-    caption = "Trained on 43² points of Darcy flow, tested on more; flat is good."
+    caption = "Darcy flow: trained on 43² points, tested on finer grids. Flat is good."
     ticks = [f"{n}²" for n in GRIDS]
     return _drawn(caption, series, ticks, "test points", "relative L2 error, %")
 
@@ -83,8 +83,8 @@ def completer_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pat
     printed = {model: list(row.values()) for model, row in paper.COMPLETER.items()}
     series = _stages(specs, results, "completer", list(names.values()), printed)
     caption = (
-        "Completers: error by the share of points that they read. RBF and kriging interpolate and "
-        "are not trained."
+        "Completers: error by the share of points observed. RBF and kriging are interpolation "
+        "methods without training."
     )
     return _drawn(caption, series, list(names), "observed", "relative MAE, %")
 
@@ -95,8 +95,8 @@ def propagator_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
     printed = {model: list(row.values()) for model, row in paper.PROPAGATOR.items()}
     series = _stages(specs, results, "propagator", [f"test:from={s}" for s in sources], printed)
     ticks = [_source(source, "\n") for source in sources]
-    caption = "Propagators: error at t = 0 and t = 1 by the field that they start from."
-    return _drawn(caption, series, ticks, "completer, and what it read", "relative MAE, %")
+    caption = "Propagators: error at t = 0 and t = 1 by input field."
+    return _drawn(caption, series, ticks, "completer, and the share it observed", "relative MAE, %")
 
 
 def cost_chart(results: Path) -> Drawn:
@@ -110,7 +110,7 @@ def cost_chart(results: Path) -> Drawn:
             theirs = printed[k] / paper.EFFICIENCY["transolver"][problem][k]
             rows.append(Dot(paper_name(problem), a / b if a and b else None, theirs))
         panels[name] = rows
-    caption = "LNO over Transolver: left of the dashed line LNO needs less."
+    caption = "Cost of LNO divided by that of Transolver: left of the dashed line, LNO is cheaper."
     return [(caption, dots(panels, "LNO / Transolver", even=1.0))] if by else []
 
 
@@ -154,7 +154,7 @@ def _stage_table(
         if theirs:
             rows.append([_published(spec.model), *(f"{v:.2f}" for v in printed[spec.model])])
     lengths = sorted({s.epochs or 0 for s in specs if s.recipe == recipe and s.trained})
-    note = f"“Ours” has the paper's recipe with {', '.join(map(str, lengths))} epochs."
+    note = f"“Ours”: the paper's recipe for {', '.join(map(str, lengths))} epochs."
     return Table(title, ["relative MAE, %", *names], rows, [note])
 
 
@@ -187,9 +187,10 @@ def spread_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) 
         pairs = [*printed.values(), paper.PROPAGATOR_SPREAD[model]]
         rows.append([_published(model), "3", *(f"{mean:.2f} ± {std:.2f}" for mean, std in pairs)])
     ratios = [f"{100 * ratio:g} %" for ratio in RATIOS]
-    header = ["relative MAE, %", "seeds", *ratios, "propagator, from the truth"]
-    note = "With the paper's recipe; one model serves all ratios."
-    return Table("Spread over seeds, inverse problem", header, rows, [note])
+    header = ["relative MAE, %", "seeds", *ratios, "propagator, true input"]
+    note = "The paper's recipe; one model for all ratios."
+    title = "Spread over seeds, inverse problem"
+    return Table(title, header, rows, [note], aside=("seeds",))
 
 
 def settings_table(results: Path) -> Table:

@@ -76,6 +76,7 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         ["problem", "minutes", *map(model_name, models)],
         rows,
         [*_lowest(specs, seeds, results), _NOTE],
+        keys=2,
     )
 
 
@@ -104,7 +105,7 @@ def _lowest(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> li
 
 
 _NOTE = (
-    "Relative L2 in percent, with the recipe that did better. A run has as many steps as fit into "
-    "the time if a model has the GPU for itself, by `lno reproduce efficiency`, and its "
-    "learning-rate schedule ends there. `lno reproduce pareto`"
+    "Relative L2 in percent, with the better of its recipes. A run has as many steps as fit into "
+    "the time on an otherwise idle GPU (`lno reproduce efficiency`), and its learning-rate "
+    "schedule ends there. `lno reproduce pareto`"
 )

@@ -15,7 +15,7 @@ from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.ours import LNO_PLUS
 from lno.experiments.paper import PROBLEMS
 from lno.experiments.runs import RunSpec
-from lno.report.runs import timed
+from lno.report.runs import hardware_of, timed
 from lno.report.tables import Table, spread
 from lno.training.device import SHARED
 
@@ -56,15 +56,15 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         cells = [f"{printed[p]:.2f}" if p in printed else UNASKED for p in problems]
         rows.append([f"{model}, as published", "", *cells])
     runs = [run for spec in specs for run in spec.runs(results, seeds).values()]
-    machines = ", ".join(sorted({run.hardware for run in runs}))
+    machines = hardware_of(runs)
     note = (
-        "Relative L2 in percent, mean ± standard deviation over seeds, in brackets the seconds of "
-        "training of a seed, unless it shared the GPU. The last model of each run, held-out test "
-        "samples, mixed precision"
+        "In brackets: the training time of one seed in seconds, unless it shared the GPU. Mixed "
+        "precision"
         f"{f', on {machines}' * bool(machines)}. Published numbers are on other data. "
         "`lno reproduce plus`"
     )
-    return Table("Accuracy of LNO+", ["relative L2, %", "seeds", *problems], rows, [note])
+    header = ["relative L2, %", "seeds", *problems]
+    return Table("Accuracy of LNO+", header, rows, [note], aside=("seeds",))
 
 
 def _cell(

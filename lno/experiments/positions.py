@@ -49,7 +49,7 @@ def make(
     device: str = "auto",
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Write the files of specs; operators that are not in the cache are trained again."""
+    """Write the files of specs; operators that are not in the cache are retrained."""
     for spec in specs:
         [operator] = train_operators(spec, [SEED], device, say)
         *_, test = spec.samples(device)
@@ -161,15 +161,16 @@ def table(results: Path, specs: Sequence[RunSpec] | None = None) -> Table:
     header = [
         "LNO",
         "latent positions",
-        "points that one reads",
-        "positions that a point reads",
-        "positions that are read most somewhere",
+        "points a position attends to",
+        "positions a point attends to",
+        "positions with the largest weight at some point",
     ]
     note = (
-        "Effective numbers, the exponential of the entropy of the weights: median, least and "
-        "largest. Points as a share of all. One test sample, seed 0. `lno reproduce positions`"
+        "Effective numbers, the exponential of the entropy of the attention weights: median "
+        "(minimum to maximum). Points as a share of all. One test sample, seed 0. `lno reproduce "
+        "positions`"
     )
-    return Table("What the latent positions look at", header, rows, [note])
+    return Table("What the latent positions attend to", header, rows, [note])
 
 
 def figures(results: Path) -> list[tuple[str, Figure]]:

@@ -19,7 +19,7 @@ from lno.calibration import (
     calibrate,
     coverage,
     flags,
-    promise,
+    guarantee,
     require_fields,
 )
 from lno.data import Fields
@@ -173,13 +173,13 @@ def errors(reconstructor: Reconstructor, test: Fields) -> dict[str, float]:
 
 def table(results: Path) -> Table:
     """Errors and coverage of the models that come with the package."""
-    title, found = "Models that come with the package", _found(results)
+    title, found = "Models shipped with the package", _found(results)
     header = ["observed", "sensors", "inside the window", "at t = 0 and t = 1"]
     if not found:
         rows = [[f"{100 * ratio:g} %", *[MISSING] * 3] for ratio in RATIOS]
         return Table(title, header, rows, [f"`{COMMAND}`"])
     single, half = (found["errors"].get(kind, {}) for kind in ("float32", "float16"))
-    rows = [["all inside", "–", "–", f"{100 * half[TRUTH]:.2f} %", "–"]]
+    rows = [["whole window", "–", "–", f"{100 * half[TRUTH]:.2f} %", "–"]]
     counted = sorted(found["by_sensors"].items(), key=lambda pair: -int(pair[0]))
     for ratio, (sensors, covered) in zip(RATIOS, counted, strict=True):
         errors = [half[f"test:{kind}={percent(ratio)}"] for kind in ("ratio", "from")]
@@ -187,16 +187,17 @@ def table(results: Path) -> Table:
         share = f"{100 * covered['all']:.1f} %"
         rows.append([f"{100 * ratio:g} %", f"{int(sensors):,}", *shown, share])
     note = (
-        f"Relative MAE on {found['samples']['test']} held-out test samples, and the share of their "
-        f"points inside the bounds, calibrated on {found['samples']['calibration']} others. Above "
-        f"{100 * MANY:g} % observed, at most {FEWER} calibrate the bounds and {FEWER_TESTS} test "
-        f"them. Ensembles of {len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in float16"
+        f"Relative MAE on {found['samples']['test']} held-out test samples, and the coverage of "
+        f"the bounds, calibrated on {found['samples']['calibration']} others. Above "
+        f"{100 * MANY:g} % observed, at most {FEWER} samples calibrate the bounds and "
+        f"{FEWER_TESTS} test them. Ensembles of {len(SEEDS)}, {found['bytes'] / 1e6:.1f} MB in "
+        "float16"
     )
     if single:
         change = max(abs(half[name] / error - 1) for name, error in single.items())
-        note += f"; in float32 no error differs by more than {100 * change:.1g} % of it"
+        note += f"; in float32, errors differ by at most {100 * change:.1g} %"
     note += f". `{COMMAND}`"
-    return Table(title, [*header, f"in {100 * found['level']:.0f} % bounds"], rows, [note])
+    return Table(title, [*header, f"coverage of {100 * found['level']:.0f} % bounds"], rows, [note])
 
 
 def coverage_curve(results: Path) -> list[tuple[str, Figure]]:
@@ -245,7 +246,7 @@ samples, depending on the number of sensors.
 points observed: {at}. At t = 0 and t = 1: {ends}.
 
 **Bounds** of {100 * found["level"]:.0f} %, for exact sensors at random places:
-{promise(found["level"])}.
+{guarantee(found["level"])}.
 A single field may have more or less. Calibrated by conformal risk control on
 {calibration["fields"]} held-out fields, for {", ".join(map(str, calibration["sensors"]))}
 sensors. On the test samples {100 * min(coverage):.1f} to {100 * max(coverage):.1f} % lie inside,

@@ -96,7 +96,7 @@ def say_what_waits(waiting: Sequence[Job], total: int, results: Path, say: Say) 
 def train_operators(
     spec: RunSpec, seeds: Sequence[int], device: str = "auto", say: Say = lambda line: None
 ) -> list[Operator]:
-    """The trained operators of all seeds; those that are not in the cache are trained again."""
+    """The trained operators of all seeds; those that are not in the cache are retrained."""
     for group in groups([seed for seed in seeds if spec.operator(seed) is None]):
         say(str(Job(spec, tuple(group))))
         _train(spec, group, spec.samples(device), device)

@@ -29,35 +29,35 @@ from lno.experiments import (
 from lno.experiments.checklist import GROUPS, ROWS, Row, verdict_of
 from lno.experiments.evidence import errors_of, paper_name
 from lno.experiments.runs import RunSpec
-from lno.experiments.tables import EXPERIMENTS, Experiment, MakeTable
+from lno.experiments.tables import CONDITIONS, EXPERIMENTS, Experiment, MakeTable
 from lno.ledger import Run
 from lno.problems import PROBLEMS
 from lno.report import html
 from lno.report import runs as figures
-from lno.report.sections import Picture, Section, contents, contents_markdown
+from lno.report.sections import Picture, Section, contents, contents_markdown, each_note_once
 from lno.report.tables import Table, spread
 
-TITLE = "The Latent Neural Operator, measured again"
+TITLE = "Reproducing the Latent Neural Operator"
 ABOUT = (
-    "Every number on this page comes from a file under `results/`, one for each run, and the "
-    "command beside a table makes its runs again. Errors are those of the last model on held-out "
-    "test samples, in physical units. “As published” is Wang & Wang, NeurIPS 2024."
+    "Every number on this page comes from a file under `results/`, one per run. The command next "
+    f"to a table repeats its runs. {CONDITIONS} “As published” refers to Wang & Wang, NeurIPS 2024."
 )
 RULE = (
-    "A claim of the paper holds or does not hold where our runs are at least as long as the "
-    "paper's. Where all of them are shorter, it is not decidable in our budget, whichever way they "
-    f"point. An error is the paper's up to {100 * findings.ALIKE - 100:.0f} % more."
+    "A claim of the paper is said to hold, or not to hold, only where our runs are at least as "
+    "long as the paper's. Where all of ours are shorter, it is undecided, whatever they suggest. A "
+    f"published error counts as reached if ours is at most {100 * findings.ALIKE - 100:.0f} % "
+    "higher. Below a table, we list the rows and columns that have no runs yet."
 )
 ORDER = ("training_step", "precision", "attention", "latent_block", "memory", "sharpness")
 BEYOND, SOLVERS, ENGINEERING = "Beyond the paper", "Solvers and data", "Speed and reliability"
 DRAWINGS: dict[str, tuple[str, Callable[[], Figure]]] = {
     "Figure 1": (
-        "The parts of LNO and their weights, for the paper's sizes on Darcy flow.",
+        "The parts of LNO and their parameter counts, with the paper's sizes for Darcy flow.",
         method_pictures.architecture,
     ),
     "Figure 2": (
-        "Attention of the completer that comes with the package, relative to its maximum, for "
-        "latent positions that read far apart. Encoder and decoder share their scores.",
+        "Attention weights of the completer shipped with the package, relative to their maximum, "
+        "for latent positions that attend to distant points. Encoder and decoder share scores.",
         method_pictures.attention,
     ),
 }
@@ -90,10 +90,14 @@ def markdown(results: Path, images: str = "images/results-") -> str:
     """The same as a page of the documentation; `images` begins the names of its pictures."""
     found = sections(results)
     first = Section("Checklist", RULE, tables=[checklist.checklist(results)])
+    listed = first.markdown()
+    for row in ROWS:
+        link = f"[{row.number}](#{html.slug(row.heading)})"
+        listed = listed.replace(f"\n| {row.number}. ", f"\n| {link} ")
     parts = ["# Results", *checklist.summary(results).values(), ABOUT]
-    parts += [contents_markdown([first, *found]), first.markdown()]
+    parts += [contents_markdown([first, *found]), listed]
     parts += [section.markdown(images=images) for section in found]
-    parts.append("Learning curves and fields of all runs: `lno report --out report.html`.")
+    parts.append("Learning curves and fields of every run: `lno report --out report.html`.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -125,7 +129,7 @@ def sections(results: Path) -> list[Section]:
     others = [_other(each, results) for name, each in EXPERIMENTS.items() if name not in known]
     shipped = Section(
         pretrained.table(results).title,
-        "What `lno reconstruct` uses: its errors, and how often the truth lies inside its bounds.",
+        "The models that `lno reconstruct` uses: their errors, and the coverage of their bounds.",
         pretrained.COMMAND,
         [pretrained.table(results)],
         _drawn(pretrained.coverage_curve(results)),
@@ -134,7 +138,7 @@ def sections(results: Path) -> list[Section]:
     for title, names in _benchmarks().items():
         parts = [_benchmark(name, shown, results) for name, shown in names.items()]
         found.append(Section(title, parts=parts))
-    return found
+    return each_note_once(found)
 
 
 # -- the paper's part ------------------------------------------------------------------------------
@@ -298,7 +302,7 @@ def _other_runs(results: Path) -> list[Section]:
         errors = [run.metrics[name]["relative_l2"] for run in group.runs if name in run.metrics]
         rows.append([_heading(group.runs[0]), group.label, name, spread(errors)])
     header = ["data", "run", "first test set", "relative L2, %"]
-    text = "Runs that are in no table above: of another length, on other data, of other recipes."
+    text = "Runs in none of the tables above: other lengths, other data or other recipes."
     table = Table("Other runs", header, rows)
     return [Section("Other runs", text, "", [table], more=_of_runs(runs))] if runs else []
 
@@ -310,7 +314,8 @@ def _benchmarks() -> dict[str, dict[str, str]]:
     solvers |= {name: f"Data of {paper_name(name)}" for name in ("darcy", "ns2d")}
     solvers |= {f"statistics {name}": f"Data of {paper_name(name)}" for name in documents.MESHES}
     solvers["make_data"] = "Time to make data"
-    others = [name for name in documents.TABLES if name not in {*solvers, "pretrained"}]
+    shown = {*solvers, "pretrained", "highlights"}  # there, or of tables that are
+    others = [name for name in documents.TABLES if name not in shown]
     rest = sorted(others, key=lambda n: ORDER.index(n) if n in ORDER else len(ORDER))
     return {SOLVERS: solvers, ENGINEERING: dict.fromkeys(rest, "")}
 

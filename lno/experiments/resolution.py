@@ -93,8 +93,9 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         rows.append([f"{name}, as published", "", *shown])
     header = ["relative L2, %", "seeds", *(f"{n}²" for n in GRIDS)]
     note = (
-        "Darcy, trained on 1,000 samples of 43² points, tested on 200 others, the same random "
-        "fields at every resolution. 421² nodes contain no regular grid of 241²: nearest "
-        "coefficient, bicubic solution. `lno reproduce resolution`"
+        "Darcy, trained on 1,000 samples of 43² points and tested on 200 others, the same random "
+        "fields at every resolution. 241² is no subgrid of 421²: there the coefficient is that of "
+        "the nearest node, and the solution is interpolated (bicubic). `lno reproduce resolution`"
     )
-    return Table("Trained on 43² points, tested on more", header, rows, [note])
+    title = "Trained on 43² points, tested on finer grids"
+    return Table(title, header, rows, [note], aside=("seeds",))

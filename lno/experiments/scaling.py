@@ -120,9 +120,9 @@ def latents_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path)
     saturating = [s for s in series if s.error == "relative_l2"]
     growing = [s for s in saturating if _problem(s) in paper.IMPROVES_TO_512]
     notes = [
-        "Relative L2; of Burgers' equation relative MAE, of completers inside the window with "
+        "Relative L2; for Burgers' equation relative MAE: of completers inside the window with "
         f"{100 * RATIO:g} % of the points observed, of propagators at t = 0 and t = 1 from the "
-        "truth.",
+        "true field.",
         *claim(
             f"on Darcy and NS2d the error falls up to M = {LATENTS[-1]}",
             _judged(growing, lambda size: size == LATENTS[-1], "latents", seeds, results),
@@ -211,7 +211,7 @@ def _table(
                 cells = [_cost(costs[size]) if size in costs else UNASKED for size in sizes]
                 rows.append([each.label, what, "", *cells, UNASKED])
     header = ["problem", "", "seeds", *(f"{name} {size}" for size in sizes), "paper, 500 epochs"]
-    return Table(title, header, rows, notes)
+    return Table(title, header, rows, notes, keys=2, aside=("seeds", header[-1]))
 
 
 def _milliseconds(run: Run) -> float | None:

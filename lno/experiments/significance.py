@@ -23,6 +23,7 @@ from lno.experiments.claims import Verdict
 from lno.experiments.paper import FORWARD_SPREAD
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
+from lno.report.runs import hardware_of
 from lno.report.tables import MISSING, Table, spread
 
 SEEDS = 5
@@ -86,26 +87,27 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
         verdicts.append(_verdict(place, problem, errors, values))
     header = ["relative L2, %", "LNO", "Transolver", "seeds", "p over samples", "p over seeds"]
     runs_ = [run for spec in specs for run in spec.runs(results, seeds).values()]
-    machines = ", ".join(sorted({run.hardware for run in runs_}))
+    machines = hardware_of(runs_)
     notes = [
-        "p over samples: Wilcoxon's signed-rank test, paired over the held-out test samples, whose "
-        "errors are averaged over seeds: do these trained models differ on new samples? p over "
-        "seeds: Welch's t-test of the mean errors of single seeds, which have no pairs: would "
-        "newly trained models differ?",
+        "p over samples: Wilcoxon signed-rank test, paired over the held-out test samples, with "
+        "errors averaged over seeds. It asks whether these trained models differ on new samples. "
+        "p over seeds: Welch's t-test of the mean error of each seed, unpaired. It asks whether "
+        "newly trained models would differ.",
         *claim(
             "LNO has the smaller error on Darcy, NS2d, Elasticity and Pipe, Transolver on Airfoil "
             "and Plasticity",
             verdicts,
         ),
-        "Each model with its own published recipe, for as many epochs; the paper trained for 500. "
-        f"Mean ± standard deviation over seeds{f', on {machines}' * bool(machines)}. "
-        "`lno reproduce seeds`",
+        "Each model has its own published recipe, and both train for the same number of epochs"
+        f"{f', on {machines}' * bool(machines)}; the paper trained for 500. `lno reproduce seeds`",
     ]
+    printed_too = ["paper: LNO", "paper: Transolver"]
     return Table(
         "LNO and Transolver over seeds",
-        [*header, "paper: LNO", "paper: Transolver"],
+        [*header, *printed_too],
         rows,
         notes,
+        aside=("seeds", *printed_too),
     )
 
 

@@ -28,8 +28,8 @@ def large_predictions_table(results: Path) -> Table:
     if not rows:
         raise FileNotFoundError(f"{paths[0]}: not measured")
     note = (
-        "In three dimensions, beyond the arrays themselves; on a GPU, its own memory. Predictions "
-        "by the paper's Darcy model from 100,000 observations equal one pass up to rounding. "
+        "In three dimensions; memory beyond the arrays themselves, on a GPU its own. The paper's "
+        "Darcy model, from 100,000 observations; predictions equal one pass up to rounding. "
         "`python benchmarks/large_predictions.py`"
     )
     return Table("Many points", ["what", "on", "time", "memory"], rows, [note])

@@ -151,7 +151,7 @@ def require_answers(fields: Fields, path: Path) -> None:
     """Raise unless a file has something to learn."""
     if fields.y is None:
         raise ValueError(
-            f"{path} has no answers y to learn from: import them with --outputs of "
+            f"{path} has no outputs y to learn from: import them with --outputs of "
             "'lno data import', or pass Fields(..., y=...)"
         )
 

@@ -128,6 +128,6 @@ def figures(results: Path) -> list[tuple[str, Figure]]:
     )
     stages = (
         "Two stages: a completer reconstructs the field between the dashed lines from the sensors, "
-        "a propagator continues from there to all times. Models that come with the package."
+        "a propagator extrapolates it to all times. Models shipped with the package."
     )
     return [(patterns, observation_patterns(path)), (stages, two_stages(path))]

@@ -26,6 +26,11 @@ from lno.experiments import (
 from lno.experiments.runs import RunSpec
 from lno.report.tables import Table
 
+CONDITIONS = (
+    "Unless a note says otherwise, errors are those of the last checkpoint on held-out test "
+    "samples, in physical units. The data come from our own solvers, with the standard protocol of "
+    "each problem. ± is the standard deviation over seeds."
+)
 MakeTable = Callable[[Any, Sequence[int], Path], Table]
 MakeFigures = Callable[[Any, Sequence[int], Path], Sequence[tuple[str, Figure]]]
 
@@ -58,8 +63,8 @@ class Experiment:
 _ALL = (
     Experiment(
         "forward",
-        "Accuracy of all models on the forward problems (Table 1 of the paper): at equal time, at "
-        "equal epochs, and as published.",
+        "Accuracy of all models on the forward problems (Table 1 of the paper): for equal training "
+        "time, for equal epochs, and with the published number of epochs.",
         "--problems darcy --models fno,lno --dry-run",
         lambda: forward.specs(),
         (
@@ -74,7 +79,7 @@ _ALL = (
     ),
     Experiment(
         "resolution",
-        "Trained on 43² points, tested on up to 421² (Table 5 of the paper).",
+        "Zero-shot resolution: trained on 43² points, tested on up to 421² (Table 5 of the paper).",
         "--models lno",
         lambda: resolution.SPECS,
         (resolution.table,),
@@ -83,7 +88,7 @@ _ALL = (
     ),
     Experiment(
         "completer",
-        "A field inside a window of time from some of its points (Table 2 of the paper).",
+        "Reconstruct a field in a time window from scattered observations (Table 2 of the paper).",
         "--models lno,rbf --recipes our-completer,completer --dry-run",
         lambda: inverse.COMPLETERS,
         (inverse_tables.completer_table,),
@@ -91,8 +96,8 @@ _ALL = (
     ),
     Experiment(
         "propagator",
-        "All times from the field inside a window (Table 3 of the paper). Runs start from "
-        "completers of the same seed, which are trained again if they are not in the cache.",
+        "Extrapolate the field from a time window to all times (Table 3 of the paper). Runs start "
+        "from completers of the same seed, which are retrained if they are not in the cache.",
         "--recipes propagator",
         lambda: inverse.PROPAGATORS,
         (inverse_tables.propagator_table,),
@@ -100,7 +105,7 @@ _ALL = (
     ),
     Experiment(
         "intervals",
-        "Both stages from sensors that form a grid (Figure 8 of the paper).",
+        "Both stages with sensors on regular grids (Figure 8 of the paper).",
         "--models lno",
         lambda: inverse.ON_GRIDS,
         (inverse_tables.completer_intervals, inverse_tables.propagator_intervals),
@@ -116,7 +121,7 @@ _ALL = (
     ),
     Experiment(
         "projectors",
-        "Encoder and decoder with one projector or two (Table 7 of the paper).",
+        "Encoder and decoder with a shared projector or one each (Table 7 of the paper).",
         "--problems elasticity --seeds 3",
         lambda: ablations.PROJECTOR_SPECS,
         (ablations.projector_table,),
@@ -152,7 +157,7 @@ _ALL = (
     ),
     Experiment(
         "seeds",
-        "LNO and Transolver from five seeds: do they differ by more than chance? (Table 8 of the "
+        "LNO and Transolver with five seeds each: is the difference significant? (Table 8 of the "
         "paper)",
         "--problems elasticity",
         lambda: significance.SPECS,
@@ -161,14 +166,14 @@ _ALL = (
     ),
     Experiment(
         "ladder",
-        "What each ingredient of LNO+ is worth: without one of them at a time.",
+        "Ablations of LNO+: its error without one ingredient at a time.",
         "--problems darcy --dry-run",
         lambda: ladder.SPECS,
         (ladder.table,),
     ),
     Experiment(
         "pareto",
-        "Error against training time: LNO, LNO+ and Transolver after one to eight minutes.",
+        "Error against training time: LNO, LNO+ and Transolver after 1 to 8 minutes.",
         "--problems elasticity --dry-run",
         lambda: pareto.SPECS,
         (pareto.table,),
@@ -177,7 +182,7 @@ _ALL = (
     ),
     Experiment(
         "plus",
-        "The accuracy of LNO+ beside the best published models.",
+        "Accuracy of LNO+ next to the best published models.",
         "--problems darcy --dry-run",
         lambda: plus.SPECS,
         (plus.table,),

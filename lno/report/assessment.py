@@ -1,4 +1,4 @@
-"""The page of an assessment: where an operator errs, beside what is simple."""
+"""The page of an assessment: where the errors of an operator are, and simple baselines."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ CHANNELS = 3  # of a sample, at most, that are drawn: those with the largest err
 MARKS = 1000  # observed points that are marked, at most
 PARAMETERS = 12  # that are drawn, at most
 WHAT = (
-    "Errors of samples are relative L2 errors. Errors at points are absolute ones in standard "
-    "deviations of the channel, the mean over the channels. Distances are those of standardised "
-    "coordinates. Lines are medians of about equally many samples or points, bands reach from the "
-    "lower to the upper quartile."
+    "Errors of samples are relative L2 errors. Pointwise errors are absolute, in standard "
+    "deviations of the channel, averaged over channels. Distances are in standardised coordinates. "
+    "Lines are medians of bins with about equally many samples or points; bands are the "
+    "interquartile range."
 )
-NOTHING_SIMPLE = "Nothing simple to compare with: {}. Name the training samples: --train FILE."
+NOTHING_SIMPLE = "No simple baselines: {}. Name the training samples: --train FILE."
 
 
 def comparison(assessed: Assessment, reason: str = "") -> Table:
-    """The errors of the operator beside those of simple methods, the best first."""
+    """The errors of the operator and of simple baselines, the best first."""
 
     def mean(rival: Rival, name: str = "relative_l2") -> float:
         return float(np.nanmean(rival.errors[name]))
@@ -57,7 +57,7 @@ def comparison(assessed: Assessment, reason: str = "") -> Table:
         why = reason or "the training samples are not known"
         notes.append(NOTHING_SIMPLE.format(why))
     header = ["method", "relative L2", "relative MAE", "MSE", "worst sample", "operator better on"]
-    return Table("Beside what is simple", header, rows, notes)
+    return Table("Comparison with simple baselines", header, rows, notes)
 
 
 def page(assessed: Assessment, title: str, reason: str = "", view: View | None = None) -> str:

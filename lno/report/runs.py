@@ -6,7 +6,7 @@ to the greatest. A model has a colour, a way of training it has a line style. Er
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -108,6 +108,18 @@ def load_runs(results: Path) -> list[tuple[Path, Run]]:
 def timed(runs: Sequence[Run]) -> list[Run]:
     """Runs that had their device for themselves: the seconds of others are not comparable."""
     return [run for run in runs if SHARED not in run.hardware]
+
+
+def hardware_of(runs: Iterable[Run]) -> str:
+    """What runs were made on; empty: there are none.
+
+    Devices that other runs used at the same time are not listed again.
+    """
+    names = sorted({run.hardware for run in runs})
+    alone = [name for name in names if SHARED not in name]
+    shared = {name.split(f", {SHARED}")[0] for name in names if SHARED in name}
+    every = sorted({*alone, *shared})
+    return " and ".join(every) + f", {'partly ' * bool(alone)}shared with other runs" * bool(shared)
 
 
 def grouped(runs: Sequence[Run]) -> list[Group]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from matplotlib.figure import Figure
 
 from lno.report import html
+from lno.report.compact import compact
 from lno.report.tables import Table
 from lno.text import markdown as harmless
 
@@ -85,8 +86,12 @@ class Section:
         body += [html.paragraph(text) for text in _paragraphs(self.text)]
         if self.verdict is not None and self.verdict.why:
             body.append(f"<p class=why>{html.prose(self.verdict.why)}</p>")
-        tables = [table.html(caption=len(self.tables) > 1) for table in self.tables]
+        tables = [
+            table.html(caption=len(self.tables) > 1, first=waiting)
+            for table, waiting in self._known()
+        ]
         body += [*tables[:1], *self._pictures(), *tables[1:]]
+        body += [html.paragraph(text, note=True) for text in self._unknown()]
         for section in self.more:
             inside = f"<section>\n{section._body(level + 1)}\n</section>"
             body.append(html.folded(section.title, [inside]))
@@ -104,17 +109,30 @@ class Section:
         body += [harmless(text) for text in _paragraphs(self.text)]
         body += [harmless(self.verdict.why)] if self.verdict and self.verdict.why else []
         tables = [
-            f"**{harmless(table.title)}**\n\n" * (len(self.tables) > 1) + table.markdown()
-            for table in self.tables
+            f"**{harmless(table.title)}**\n\n" * (len(self.tables) > 1) + table.markdown(waiting)
+            for table, waiting in self._known()
         ]
         shown = [
             f"![{harmless(picture.caption)}]({images}{name})\n\n*{harmless(picture.caption)}*"
             for name, picture in self._files()
         ]
         body += [*tables[:1], *shown, *tables[1:]]
+        body += map(harmless, self._unknown())
         kept = [section for section in self.more if section.tables or any(section.files())]
         body += [part.markdown(level + 1, images) for part in (*kept, *self.parts)]
         return "\n\n".join(body)
+
+    def _known(self) -> Iterator[tuple[Table, str]]:
+        """Its tables that have results, compact, and what each of them still waits for."""
+        for table in self.tables:
+            small, waiting = compact(table)
+            if small.rows or not table.rows:
+                yield small, waiting
+
+    def _unknown(self) -> list[str]:
+        """A sentence about each table that has no results yet."""
+        found = [(compact(table), table) for table in self.tables]
+        return [said for (small, said), table in found if table.rows and not small.rows]
 
     def files(self) -> Iterator[tuple[str, Picture]]:
         """The pictures that a Markdown page shows, with the names of their files."""
@@ -158,18 +176,24 @@ def contents(sections: Sequence[Section]) -> str:
 
 
 def contents_markdown(sections: Sequence[Section]) -> str:
-    """The same as Markdown."""
-    lines = []
+    """Links to sections in one line of Markdown."""
+    return " · ".join(
+        f"[{harmless(section.title)}](#{html.slug(section.title)})" for section in sections
+    )
+
+
+def each_note_once(sections: Sequence[Section], seen: set[str] | None = None) -> list[Section]:
+    """Sections whose tables do not repeat a note that an earlier table has; commands are kept."""
+    seen, found = set() if seen is None else seen, []
     for section in sections:
-        links = [
-            f"[{harmless(text)}](#{html.slug(title)})"
-            for text, title in (
-                (section.title, section.title),
-                *((_short(part), part.title) for part in section.parts),
-            )
-        ]
-        lines.append(f"- {links[0]}{': ' * bool(links[1:])}{', '.join(links[1:])}")
-    return "\n".join(lines)
+        tables = []
+        for table in section.tables:
+            notes = [note for note in table.notes if note not in seen]
+            seen |= {note for note in notes if not note.startswith("`")}
+            tables.append(replace(table, notes=notes))
+        more, parts = (each_note_once(each, seen) for each in (section.more, section.parts))
+        found.append(replace(section, tables=tables, more=more, parts=parts))
+    return found
 
 
 def _short(section: Section) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import rich.box
@@ -24,6 +25,9 @@ class Table:
         header: the names of its columns.
         rows: cells, as many in each as there are columns.
         notes: sentences below it: protocol, hardware, the command that makes it.
+        keys: how many of the first columns name a row.
+        aside: names of other columns that hold no results: seeds, the paper's numbers.
+        footnotes: sentences below the notes, by the first cell of the rows that they are about.
 
     >>> print(Table("Errors", ["model", "error"], [["LNO", "0.5 %"]]).markdown())
     | model | error |
@@ -35,26 +39,40 @@ class Table:
     header: list[str]
     rows: list[list[str]]
     notes: list[str] = field(default_factory=list)
+    keys: int = 1
+    aside: Sequence[str] = ()
+    footnotes: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def markdown(self) -> str:
-        """The table and its notes, without the title."""
+    @property
+    def remarks(self) -> list[str]:
+        """The notes, and the footnotes of its rows."""
+        return [*self.notes, *(text for several in self.footnotes.values() for text in several)]
+
+    def markdown(self, first: str = "") -> str:
+        """The table and its notes, without the title; another note `first`."""
         header, *rows = ([markdown(cell) for cell in row] for row in (self.header, *self.rows))
         lines = [
             f"| {' | '.join(header)} |",
             f"|{'---|' * len(header)}",
             *(f"| {' | '.join(row)} |" for row in rows),
         ]
-        return "\n".join([*lines, *(f"\n{markdown(note)}" for note in self.notes)])
+        return "\n".join(
+            [*lines, *(f"\n{markdown(note)}" for note in ([first] * bool(first) + self.remarks))]
+        )
 
-    def html(self, caption: bool = False) -> str:
-        """The table and its notes, those that are long folded; with its title if asked for."""
+    def html(self, caption: bool = False, first: str = "") -> str:
+        """The table and its notes, those that are long folded; with its title if asked for.
+
+        A note `first` is never folded.
+        """
         shown = html.table(
             self.header, self.rows, caption=self.title if caption else "", label=self.title
         )
-        notes = [html.paragraph(note, note=True) for note in self.notes]
-        if sum(map(len, self.notes)) > SHORT:
+        notes = [html.paragraph(note, note=True) for note in self.remarks]
+        if sum(map(len, self.remarks)) > SHORT:
             notes = [html.folded("How this was measured", notes)]
-        return "\n".join([shown, *notes])
+        above = [html.paragraph(first, note=True)] if first else []
+        return "\n".join([shown, *above, *notes])
 
     def rich(self) -> rich.table.Table:
         """For a terminal; in a narrow one cells are folded, never cut: they are results."""

@@ -17,10 +17,10 @@ from lno.tasks.steady import Steady
 
 @dataclass(frozen=True)
 class Completion(Steady):
-    """Reconstruct a whole field from a few observations of it, drawn anew in every step.
+    """Reconstruct a whole field from a few observations of it, resampled in every step.
 
-    The data hold whole fields as answers. Observations are points of the field itself, chosen by
-    `pattern` inside `window`; the answer is wanted everywhere inside the window.
+    The data hold whole fields as outputs. Observations are points of the field itself, chosen by
+    `pattern` inside `window`; the target is the field everywhere inside the window.
 
     Args:
         pattern: which points are observed.
@@ -51,7 +51,7 @@ class Completion(Steady):
         return (self.window or everywhere).restrict(fields)
 
     def normalizers(self, prepared: Fields) -> Normalizers:
-        """Observations and answers are the same quantity, so they share one normaliser."""
+        """Observations and outputs are the same quantity, so they share one normaliser."""
         fitted = Normalizers.fit(prepared)
         return replace(fitted, u=fitted.y)
 
@@ -60,7 +60,7 @@ class Completion(Steady):
     ) -> Batch:
         """Observe the batch's answers at the points that the pattern chooses."""
         if batch.y is None:
-            raise ValueError("completion needs whole fields: the data have no answers y")
+            raise ValueError("completion needs whole fields: the data have no outputs y")
         b, q, _ = batch.y.shape
         real = torch.ones(b, q, dtype=torch.bool)
         if batch.query_mask is not None:
@@ -90,7 +90,7 @@ class Completion(Steady):
 class Propagation(Steady):
     """From a field inside a window to the whole field, beyond the window too.
 
-    The data hold whole fields as answers; all of their points inside the window are observed.
+    The data hold whole fields as outputs; all of their points inside the window are observed.
 
     Args:
         window: the part of the domain that is known.
@@ -127,6 +127,6 @@ class Propagation(Steady):
         )
 
     def normalizers(self, prepared: Fields) -> Normalizers:
-        """Observations and answers are the same quantity, so they share one normaliser."""
+        """Observations and outputs are the same quantity, so they share one normaliser."""
         fitted = Normalizers.fit(prepared)
         return replace(fitted, u=fitted.y)

@@ -17,7 +17,7 @@ Apply = Callable[[Batch], Tensor]
 
 @dataclass(frozen=True)
 class Steady:
-    """From the observed values straight to the answers, as the data have them.
+    """From the observed values to the outputs, as the data have them.
 
     >>> from lno.tasks import to_json
     >>> to_json(Steady())

@@ -31,10 +31,10 @@ class Recipe:
         physical: compute the loss in physical units instead of on the standardised output.
         gradient: weight of the same loss for differences between neighbours on the grid.
         queries: random query points in a step, the same for all samples of a batch; None: all of
-            them. A decoder that works point by point learns as well from a subset, and faster.
-        point_dropout: share of the observed points, at random, that a step leaves out, from the
-            queries as well if these are the observed points. It keeps a model from learning a mesh
-            by heart, and makes it less dependent on the resolution.
+            them. A pointwise decoder learns equally well from a subset, and faster.
+        point_dropout: share of the observed points dropped at random in each step, also from the
+            queries if these are the observed points. It prevents overfitting to a fixed mesh and
+            makes a model less dependent on the resolution.
         clip: largest gradient norm; None: no clipping.
         ema: decay of an exponential moving average of the weights, which then makes the
             predictions; None: no average.

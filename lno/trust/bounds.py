@@ -3,7 +3,7 @@
 The bounds are prediction ± factor × width (`lno.trust.widths`), with a factor for each channel of
 the answer. Some of the held-out samples fit the widths; all others calibrate the factors by
 conformal risk control (`lno.calibration`). For those, widths are fixed functions of a sample, so
-the promise holds whatever the widths are: on average over new samples of this kind, at least this
+the guarantee holds for any widths: on average over new samples of this kind, at least this
 share of the points lies inside, of each channel.
 """
 

@@ -216,7 +216,7 @@ def measure(
 ) -> tuple[dict[str, Float[np.ndarray, " s"]], list[Errors]]:
     """The scores' values and the errors of samples with answers, as the task observes them."""
     if samples.y is None:
-        raise ValueError("held_out: the data have no answers y to compare with")
+        raise ValueError("held_out: the data have no outputs y to compare with")
     operator.labels.require("y", samples.spec.out_channels)
     operator.labels.compare(samples, "x", "y")
     prepared = operator.task.prepare(samples)

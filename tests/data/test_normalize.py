@@ -150,7 +150,7 @@ def test_models_read_single_precision(dtype):
 
 
 def test_answers_are_needed():
-    with pytest.raises(ValueError, match="no answers y"):
+    with pytest.raises(ValueError, match="no outputs y"):
         Normalizers.fit(Fields(np.eye(2)))
 
 

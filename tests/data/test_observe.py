@@ -223,5 +223,5 @@ def test_wrong_windows():
         Window("t", 1, 0)
     with pytest.raises(ValueError, match="low <= high"):
         Window("t", math.nan, 0)
-    with pytest.raises(ValueError, match="no answers"):
+    with pytest.raises(ValueError, match="no outputs"):
         Window("x0", 0, 1).restrict(Fields(np.eye(2)))

@@ -310,7 +310,7 @@ def test_xarray_reads_what_was_written(tmp_path: Path) -> None:
         ("a.nc", "ragged", None, {}, r"20 to 24 points: write one of them, sample=k, or a \.h5"),
         ("a.npz", "ragged", None, {}, "differ in their number of points"),
         ("a.vtu", "plate", None, {"sample": 7}, "index: expected numbers of the 1 samples, got 7"),
-        ("a.vtu", "none", None, {}, "nothing to write: the data have no answers y"),
+        ("a.vtu", "none", None, {}, "nothing to write: the data have no outputs y"),
         ("a.vtu", "plate", np.zeros(20), {}, "values: expected a mapping from names to arrays"),
         ("a.vtu", "plate", {"low": np.zeros(3)}, {}, r"'low'\], sample 0: expected .* 20 points"),
         ("a.vtu", "plate", None, {"grid": (5, 4)}, "Fields have names, cells and a grid"),

@@ -157,8 +157,8 @@ def test_attention_is_shown_beside_the_papers_and_judged(tmp_path: Path) -> None
     assert "| LNO with efficient attention, as published |  | 20.18 | 20.18 | 0.54 |" in lines
     doubled = "(20.18 to 23.03 against 8.45 %, 2.39 to 2.73 times). Here"
     found = "ns2d at 500 epochs (1.68 to 4.00 against 0.80 %, 2.10 to 5.00 times)"
-    assert f"{doubled}: holds on {found}; missing on ns2d at 20 epochs." in text
-    assert "elasticity at 100 epochs (3.00 against 1.00 %, 3.00 times); missing" in text
+    assert f"{doubled}: holds on {found}; not run yet on ns2d at 20 epochs." in text
+    assert "elasticity at 100 epochs (3.00 against 1.00 %, 3.00 times); not run yet" in text
     spec = next(s for s in ablations.ATTENTION_SPECS if s.epochs == 500 and s.changes)
     fake(tmp_path, spec, [0.0159])
     assert f"{doubled}: does not hold on ns2d at 500 epochs (1.59 to" in notes_of(
@@ -167,7 +167,7 @@ def test_attention_is_shown_beside_the_papers_and_judged(tmp_path: Path) -> None
 
 
 def test_projectors_are_judged_against_twice_the_error(tmp_path: Path) -> None:
-    assert "Elasticity (1.09 against 0.52 %, 2.10 times). Here: missing." in notes_of(
+    assert "Elasticity (1.09 against 0.52 %, 2.10 times). Here: not run yet." in notes_of(
         "projectors", tmp_path, ("elasticity",)
     )
     pairs = {"elasticity": (0.019, 0.01), "plasticity": (0.009, 0.01), "pipe": (0.009, 0.01)}
@@ -226,7 +226,7 @@ def test_seeds_are_tested_over_samples_and_over_seeds(tmp_path: Path) -> None:
     assert over_samples > 0.05 > 1e-3 and over_seeds > 1e-3
     assert f"| 5, 5 | {over_samples:.3f} | {over_seeds:.3f} | 0.52 ± 0.03 | 0.62 ± 0.02 |" in text
     assert "Plasticity. Here: holds on elasticity at 100 epochs (LNO 1.0" in text
-    assert "%, which may be chance); missing on pipe at 50 epochs." in text
+    assert "%, which may be chance); not run yet on pipe at 50 epochs." in text
     assert set(FORWARD_SPREAD) == {"lno", "transolver"}
 
 

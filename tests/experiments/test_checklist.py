@@ -42,8 +42,9 @@ def test_every_row_says_how_to_read_it_and_what_makes_it() -> None:
     table = checklist.checklist(Path("nowhere"))
     assert [row[0] for row in table.rows] == [row.heading for row in ROWS]
     for row, shown in zip(ROWS, table.rows, strict=True):
-        assert shown[1] == (f"`{row.how}`" if row.exists else "none yet")
-        assert shown[2].startswith(f"**{verdict_of(row, Path('nowhere')).text}**")
+        assert shown[3] == (f"`{row.how}`" if row.exists else "none yet")
+        assert shown[1] == f"**{verdict_of(row, Path('nowhere')).text}**"
+        assert shown[2] == (verdict_of(row, Path("nowhere")).state or "–")
 
 
 def test_commands_of_rows_are_commands() -> None:
@@ -60,19 +61,19 @@ def test_an_experiment_that_does_not_exist_is_said(monkeypatch: pytest.MonkeyPat
     row = BY["Table 5"]
     assert (row.exists, row.how) == (False, "")
     assert verdict_of(row, Path("results")) == checklist.NO_COMMAND
-    assert re.search(r"Table 5, as there is no command", _said(Path("results"))[2])
+    assert re.search(r"Table 5, because there is no command", _said(Path("results"))[2])
 
 
 def test_an_empty_ledger_confirms_nothing(tmp_path: Path) -> None:
     for row in ROWS:
         found = verdict_of(row, tmp_path)
         if row.experiment:
-            assert "not decided" in found.text, row.number
+            assert "undecided" in found.text, row.number
             assert not row.exists or " of " in found.state or found.state == ""
     holds, fails, left = _said(tmp_path)
     assert "nothing is confirmed yet" in holds and "nothing is refuted" in fails
     total = {name for row in ROWS for name in row.missing(tmp_path)}
-    assert f"({len(total):,} runs are missing in all)" in left
+    assert f"({len(total):,} runs are missing in total)" in left
     for row in ROWS:
         assert (row.number.split()[1] in left) or not row.experiment
 
@@ -201,7 +202,7 @@ def test_the_best_model_of_each_column_is_that_of_the_paper(number: str, tmp_pat
     best, ours = BY[number].evidence(tmp_path)
     assert len(best.agree) == len(printed["lno"]) and not best.differ
     assert len(ours.agree) == len(printed["lno"]) and not ours.decides
-    assert "In shorter runs" in str(best) and "With our recipe" in str(ours)
+    assert "In shorter runs" in str(best) and "With our own recipe" in str(ours)
 
 
 def test_gaps_in_space_and_in_time_are_compared(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_the_table_shows_ours_beside_the_papers_and_what_is_missing(tmp_path: Pa
     assert rows["F-FNO"] == ["2.34† (0.75)", "missing (1.85)"]
     assert rows["FactFormer"][1] == "cannot"
     assert rows["LNO"] == ["missing (0.49)", "missing (0.52)"]
-    notes = "\n".join(shown.notes)
+    notes = "\n".join(shown.remarks)
     assert "† F-FNO on darcy: sizes and recipe of Pipe." in notes
     assert "† OFormer on elasticity: sizes and recipe of Darcy." in notes
     assert "Cannot: FactFormer on elasticity; FactFormer needs data on a 2-D grid" in notes

@@ -164,7 +164,7 @@ def test_the_commands_run_what_is_missing_and_print_it(
     assert not list(tmp_path.iterdir())
     shown = reproduce(capsys, "completer", tmp_path)
     assert "missing" not in shown
-    assert "LNO, one for each ratio" in shown
+    assert "LNO, one per ratio" in shown
     assert "nothing is missing" in reproduce(capsys, "completer", tmp_path, "--dry-run")
     some = ("--models", "lno,gnot")
     listing = reproduce(capsys, "propagator", tmp_path, *some, "--dry-run")
@@ -245,7 +245,7 @@ def test_the_report_has_both_stages_and_what_is_missing(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     empty = report.page(tmp_path)
-    assert "Completers: a field from some of its points" in empty
+    assert "Not run yet: “Completers: reconstruction from scattered observations”" in empty
     assert "<img" not in empty
     changed = {
         name: tuple(
@@ -266,8 +266,8 @@ def test_the_report_has_both_stages_and_what_is_missing(
     page = report.page(results)
     assert hidden and page.count(": median error") == 2 * 2  # in the caption and as its text
     for words in (
-        "Relative MAE of completers where sensors form a grid",
-        "Relative MAE of propagators after completers where sensors form a grid",
+        "Relative MAE of completers with sensors on a grid",
+        "Relative MAE of propagators after completers with sensors on a grid",
         "Burgers&#x27; equation: completers:",
         "Burgers&#x27; equation: completers for one ratio",
         "Burgers&#x27; equation: propagators",

@@ -6,7 +6,7 @@ import numpy as np
 from small_waves import WINDOW, bounds
 
 from lno import RandomRatio
-from lno.calibration import coverage, flags, promise
+from lno.calibration import coverage, flags, guarantee
 from lno.data.interpolate import interpolate_rbf
 from lno.problems import Burgers
 from lno.problems.make import make
@@ -33,7 +33,7 @@ def test_the_models_of_the_package_reconstruct_new_fields_within_their_bounds() 
         classical.append(np.abs(rbf - flat[inside]).mean() / scale)
     assert np.mean(wrong) < 0.01
     assert np.mean(wrong) < 0.2 * np.mean(classical)
-    assert promise(0.9) in " ".join((PRETRAINED / "README.md").read_text().split())
+    assert guarantee(0.9) in " ".join((PRETRAINED / "README.md").read_text().split())
     assert 0.8 < np.mean(covered) < 0.99  # at least 0.9 on average over many fields
 
 

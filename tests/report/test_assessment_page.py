@@ -42,7 +42,7 @@ def test_a_whole_page() -> None:
     body = text[text.index("</h1>") :]
     assert body.index(assessed.verdict()) < body.index("<h2")  # the verdict comes first
     assert headings(text) == [
-        "Beside what is simple",
+        "Comparison with simple baselines",
         "Samples",
         "By channel",
         "By parameter",
@@ -67,7 +67,7 @@ def test_one_sample_without_parameters_or_bounds() -> None:
     text = page(assessed, "one", "the file is gone")
     assert "on one held-out sample" in text and "The samples have no parameters." in text
     assert "The sample: number 0" in text and text.count("<img") == 2  # fields, channels
-    assert "Nothing simple to compare with: the file is gone." in text
+    assert "No simple baselines: the file is gone." in text
     assert "Operator.calibrated" in text
 
 
@@ -116,7 +116,7 @@ def test_the_command_prints_the_verdict_and_the_table_and_writes_the_page(
     done = run(*words, "--train", folder / "train.h5", "--report", out)
     assert done.returncode == 0, done.stderr
     verdict, *rest = done.stdout.splitlines()
-    assert verdict.startswith("A simple method is better: kernel ridge regression has")
+    assert verdict.startswith("A simple baseline is better: kernel ridge regression has")
     for name in ("operator", "mean of the training samples", "nearest training sample"):
         assert any(line.startswith(name) for line in rest)
     assert rest[-1] == plain.stdout.splitlines()[-1]  # the same errors

@@ -146,7 +146,7 @@ def test_what_cannot_be_promised_is_refused(line: Trained) -> None:
             op.predict(line.test, bounds=wrong)
     with pytest.raises(TypeError, match="held_out: expected samples with answers"):
         op.calibrated([1, 2])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="held_out: the data have no answers"):
+    with pytest.raises(ValueError, match="held_out: the data have no outputs"):
         op.calibrated(line.held_out.replace(y=None))
     with pytest.raises(ValueError, match=r"y: expected 2 channels \(df, power\), got 1"):
         op.calibrated(Fields(line.held_out.x, line.held_out.u, y=line.held_out.u))
