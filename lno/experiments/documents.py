@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import highlights, model_table, pretrained
+from lno.experiments import highlights, ladder, model_table, pretrained
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
@@ -310,6 +310,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "large_predictions": large_predictions_table,
     "models": model_table.table,
     "streaming": streaming_table,
+    "small_ladder": ladder.small_table,
     "defaults": defaults_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,

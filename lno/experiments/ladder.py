@@ -9,7 +9,9 @@ from typing import Any
 from lno.experiments.ablations import counted, errors_of, mean
 from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.runs import RunSpec
+from lno.files import read_json
 from lno.problems import PROBLEMS
+from lno.report.html import MISSING
 from lno.report.runs import hardware_of, model_name
 from lno.report.tables import Table, spread
 
@@ -28,6 +30,7 @@ WITHOUT: dict[str, Changes] = {
     "no loss of the gradient": (("gradient", 0.0),),
 }
 WITH: dict[str, Changes] = {"with a local convolution": (("local", 5),)}
+SMALL = ("elasticity", "darcy")  # problems of the small models
 OTHERS = ("lno", "transolver")  # with the same recipe
 
 
@@ -93,3 +96,29 @@ def _cell(
     whole = mean(errors_of(ROWS[KEPT][problem], seeds, results))
     own = mean(errors[problem])
     return shown if label == KEPT or not whole or not own else f"{shown} ({own / whole:.2f})"
+
+
+def small_table(results: Path) -> Table:
+    """Errors of small models after a short training on a CPU (`benchmarks/small_ladder.py`)."""
+    measured = {
+        problem: read_json(results / "benchmarks" / f"small_ladder_{problem}.json")
+        for problem in SMALL
+    }
+    errors = {
+        problem: {row["label"]: 100 * row["relative_l2"] for row in content["rows"]}
+        for problem, content in measured.items()
+    }
+    labels = dict.fromkeys(label for own in errors.values() for label in own)
+    rows = [
+        [label, *(f"{own[label]:.2f}" if label in own else MISSING for own in errors.values())]
+        for label in labels
+    ]
+    content = measured[SMALL[0]]
+    notes = [
+        f"Test error after {content['epochs']} epochs on {content['samples']:,} samples, one seed: "
+        "LNO+ of width 64 with 64 latent positions, changed in one way per row, and other models "
+        "of the same width and recipe. "
+        f"{content['rows'][0]['hardware']}. `python benchmarks/small_ladder.py PROBLEM`"
+    ]
+    header = ["relative L2, %", *(problem.capitalize() for problem in SMALL)]
+    return Table("Ingredients of LNO+, small models", header, rows, notes)
