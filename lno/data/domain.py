@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from lno.data import columns
 from lno.data.fields import Fields
-from lno.data.grids import completed_axis
+from lno.data.grids import completed_axis, grid_points
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ class Domain:
     @classmethod
     def of_grid(cls, axes: tuple[np.ndarray, ...], names: list[str]) -> Domain:
         """A regular grid."""
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
         shape = tuple(len(axis) for axis in axes)
-        return cls(Fields(points, grid=shape, names={"x": names}))
+        return cls(Fields(grid_points(*axes), grid=shape, names={"x": names}))
 
     @cached_property
     def points(self) -> Float[np.ndarray, "p d"]:

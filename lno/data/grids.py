@@ -42,7 +42,16 @@ def grid(
     """
     sizes = as_shape("shape", shape)
     lows, highs = (_each(name, v, len(sizes)) for name, v in (("low", low), ("high", high)))
-    axes = [a + (b - a) * unit_axis(n, points) for n, a, b in zip(sizes, lows, highs, strict=True)]
+    ends = zip(sizes, lows, highs, strict=True)
+    return grid_points(*(a + (b - a) * unit_axis(n, points) for n, a, b in ends))
+
+
+def grid_points(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "n d"]:
+    """The points of the grid with these coordinates along its axes, in C order.
+
+    >>> grid_points(np.array([0.0, 1.0]), np.array([5.0, 6.0])).tolist()
+    [[0.0, 5.0], [0.0, 6.0], [1.0, 5.0], [1.0, 6.0]]
+    """
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
 

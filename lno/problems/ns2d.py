@@ -33,10 +33,10 @@ from torch.fft import irfft2, rfft2
 from lno.config import require_count, require_range
 from lno.data import Fields
 from lno.data.foreign import MAT
+from lno.data.grids import grid_points
 from lno.data.published import SAMPLES, Array, Layout
 from lno.data.symmetry import Symmetry
 from lno.problems.numerics.batches import solve_in_batches
-from lno.problems.numerics.grids import grid_points
 from lno.problems.numerics.random_fields import periodic_field
 from lno.problems.problem import Problem, Protocol
 

@@ -10,7 +10,8 @@ import pytest
 
 from lno import Fields
 from lno.experiments import presets
-from lno.problems.numerics.grids import grid_cells, mapped_grid, unit_grid
+from lno.mesh import grid_cells
+from lno.problems.numerics.grids import mapped_grid, unit_grid
 
 
 def airfoil(samples: int, grid: tuple[int, int] = (41, 11), radius: float = 40.0) -> Fields:
