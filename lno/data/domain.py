@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from lno.data import columns
 from lno.data.fields import Fields
-from lno.data.grids import completed_axis, grid_points
+from lno.data.grids import grid_points, regular_axes
 
 
 @dataclass(frozen=True)
@@ -88,17 +88,7 @@ class Domain:
         grid, index = self.fields.grid, self.index
         if grid is None or index is None or len(grid) != self.fields.space:
             return ()
-        found = []
-        for k, steps in enumerate(np.unravel_index(index, grid)):
-            axis, values = np.full(grid[k], np.nan), self.points[:, k]
-            axis[steps] = values
-            if np.abs(axis[steps] - values).max() > 1e-5 * max(np.ptp(values), 1e-300):
-                return ()
-            whole = completed_axis(axis)
-            if whole is None:
-                return ()
-            found.append(whole)
-        return tuple(found)
+        return tuple(regular_axes(grid, index, self.points.T[: len(grid)], 1e-5) or ())
 
     def on_grid(self, values: Float[np.ndarray, " p"]) -> np.ndarray:
         """Values at the points in the shape of the grid, NaN where it has no point."""
