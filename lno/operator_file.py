@@ -24,10 +24,10 @@ from lno import limits, tasks
 from lno.config import from_dict, require_count, require_type, to_dict
 from lno.data import Spec
 from lno.data.climatology import read_background, stored_background
-from lno.data.covariance import read_covariance, stored_covariance
 from lno.data.labels import Labels, require_grid
 from lno.data.normalize import Normalizers
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
+from lno.kernel_methods.covariance import read_covariance, stored_covariance
 from lno.models import MODELS, Model
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation, Rollout, Task

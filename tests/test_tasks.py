@@ -18,7 +18,7 @@ from lno import (
     Steady,
     Window,
 )
-from lno.data.krige import ConditionedModels
+from lno.kernel_methods.krige import ConditionedModels
 from lno.tasks import from_json, to_json
 
 

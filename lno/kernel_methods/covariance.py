@@ -29,7 +29,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from lno.config import from_dict, require_range, require_type
-from lno.data.gaussian_process import FACTORS, JITTER, LENGTH_SCALES, matern
+from lno.kernel_methods.gaussian_process import FACTORS, JITTER, LENGTH_SCALES, matern
 
 NUGGETS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # candidates
 SENSORS, OTHERS = 512, 512  # points of a field, at random, that decide
