@@ -7,7 +7,6 @@ coordinate (the latitude: a zonal mean). It is part of the operator, which appli
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lno.config import require_count, require_type
+from lno.config import did_you_mean, require_count, require_type
 from lno.data import columns
 from lno.data.fields import Fields
 
@@ -81,8 +80,7 @@ class Climatology:
         if name in coordinates:
             return cls._by_coordinate(fields, name, coordinates.index(name))
         known = [*parameters, *coordinates]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, known)
         raise ValueError(
             f"climatology: the data have neither a parameter nor a coordinate {name!r}{hint}; "
             f"expected one of {', '.join(known)}"
@@ -174,8 +172,7 @@ def with_channel(fields: Fields, name: str) -> Fields:
     """The data with a channel of their inputs as the background of their only output."""
     names = fields.names["u"]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, names)
         raise ValueError(
             f"background: the data have no input {name!r}{hint}; expected one of "
             f"{', '.join(names) or 'none'}, or {CLIMATOLOGY}NAME with a parameter or a coordinate"
