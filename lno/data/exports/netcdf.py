@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.io import netcdf_file
 
+from lno.data.exports.result import Names, Result
 from lno.data.grids import regular_axes
-from lno.data.results import Names, Result
 from lno.files import replacing
 from lno.version import __version__
 
