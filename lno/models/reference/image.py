@@ -38,12 +38,7 @@ IMAGE_SIZE = 96  # rows and columns of a latent image, unless the settings say o
 def translate_fno(
     weights: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[FNOConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state dictionary of the FNO with these weights.
-
-    Args:
-        weights: arrays by their names in the published code.
-        config: `args`, the library's settings, and `kwargs`, the sizes of a latent
-    """
+    """The config, spec and state dictionary of the FNO with these weights."""
     published = Published(weights, "FNO")
     keys, spec = first_and_last(published, config)
     fourier_layers(published, fno.LAYERS)
@@ -53,12 +48,7 @@ def translate_fno(
 def translate_ufno(
     weights: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[UFNOConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state dictionary of the U-FNO with these weights.
-
-    Args:
-        weights: arrays by their names in the published code.
-        config: `args`, the library's settings, and `kwargs`, the sizes of a latent
-    """
+    """The config, spec and state dictionary of the U-FNO with these weights."""
     published, args = Published(weights, "U-FNO"), config["args"]
     keys, spec = first_and_last(published, config)
     fourier_layers(published, ufno.LAYERS)
@@ -73,12 +63,7 @@ def translate_ufno(
 def translate_lsm(
     weights: Mapping[str, Any], config: Mapping[str, Any]
 ) -> tuple[LSMConfig, Spec, dict[str, Tensor]]:
-    """The config, spec and state dictionary of the LSM with these weights.
-
-    Args:
-        weights: arrays by their names in the published code.
-        config: `args`, the library's settings, and `kwargs`, the sizes of a latent
-    """
+    """The config, spec and state dictionary of the LSM with these weights."""
     published, args = Published(weights, "LSM"), config["args"]
     keys, spec = first_and_last(published, config)
     unet(published, "unet")
