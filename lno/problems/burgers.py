@@ -150,7 +150,7 @@ class Burgers(Problem):
         variance[1:] *= 2
         return np.sqrt(variance) * random.standard_normal((2, MODES))
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Coefficients (2, modes) to solutions (t, x), float32."""
         points = max(512, self.grid)
         x = torch.arange(points, dtype=torch.float64, device=device) / points

@@ -154,7 +154,7 @@ class NS2d(Problem):
         field = periodic_field(random, self.grid, self.alpha, self.tau)
         return (math.sqrt(2) * field).astype(np.float32)
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Initial vorticity (n, n) to (m, m, frames) at every k-th point."""
         like = torch.from_numpy(inputs[0]).to(device).new_empty(0)
         flow = Flow(like, self.grid, self.viscosity, self.forcing)
