@@ -28,9 +28,9 @@ from lno import Fields, Operator, Reconstructor
 from lno.assessment import assess
 from lno.data.climatology import Climatology
 from lno.data.division import Division
-from lno.data.krige import krige
 from lno.experiments.own import parts_of
 from lno.files import read_json, write_json
+from lno.kernel_methods.krige import krige
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results" / "benchmarks"

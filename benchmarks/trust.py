@@ -123,12 +123,12 @@ def measured(case: Case, seed: int, epochs: int, device: str) -> dict[str, float
     usual, others = check(operator, case.test), check(operator, case.others)
     latent = [measure(operator, samples)[0][LATENT] for samples in (case.test, case.others)]
     return {
-        "auroc": auroc(usual.scores, others.scores),
+        "auroc": auroc(usual.worst, others.worst),
         "auroc_latent": auroc(*latent),
-        "false_alarms": usual.flagged,
-        "flagged": others.flagged,
-        "contained": min(usual.contained),
-        "contained_others": min(others.contained),
+        "false_alarms": float(usual.flagged.mean()),
+        "flagged": float(others.flagged.mean()),
+        "contained": float(min(usual.contained)),
+        "contained_others": float(min(others.contained)),
         "relative_l2": operator.evaluate(case.test)["relative_l2"],
         "relative_l2_others": operator.evaluate(case.others)["relative_l2"],
     }

@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 import torch
 
-from lno.data.krige import krige
+from lno.kernel_methods.krige import krige
 
 parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
 parser.add_argument("map")

@@ -30,7 +30,7 @@ from lno.operator import Operator
 from lno.prediction import as_trained
 from lno.simple_methods import SimpleMethods, nearest_distance, predict_simply
 from lno.tasks import Rollout
-from lno.trust.trust import measure
+from lno.trust.trust import Checked, compared, measure
 
 POINTS = 2048  # of a sample, at random, that errors at points are taken at
 CLEAR = 2.0  # standard errors between methods that differ
@@ -59,32 +59,19 @@ class Rival:
 
 
 @dataclass(frozen=True)
-class Trusted:
+class Trusted(Checked):
     """Bounds and scores on test samples.
 
     Args:
+        samples, contained, scores: see `Checked`.
         level: of the operator's bounds.
-        contained: the share of points inside, of each channel.
         levels: other levels, for whose factors half of the samples were used.
         shares: of points of the other half inside bounds of these levels, of each channel.
-        scores: of each sample, in units of their thresholds, by name.
     """
 
     level: float
-    contained: Float[np.ndarray, " o"]
     levels: tuple[float, ...]
     shares: Float[np.ndarray, "l o"]
-    scores: dict[str, Float[np.ndarray, " s"]]
-
-    @property
-    def worst(self) -> Float[np.ndarray, " s"]:
-        """The largest score of each sample, in units of its threshold; above 1 it is flagged."""
-        return np.max(list(self.scores.values()), axis=0)  # an operator with bounds has scores
-
-    @property
-    def flagged(self) -> np.ndarray:
-        """Which samples are out of distribution; a score that is not a number flags, too."""
-        return ~(self.worst <= 1)
 
 
 @dataclass(frozen=True)
@@ -327,21 +314,19 @@ def _at_points(
 
 def _trusted(operator: Operator, test: Fields) -> Trusted:
     """Bounds and scores on test samples, which are predicted again with widths."""
-    bounds, limits = operator.trust.bounds, operator.trust.thresholds
+    bounds = operator.trust.bounds
     assert bounds is not None
     values, errors = measure(operator, test)
-    scores = {name: v / max(limits[name], 1e-30) for name, v in values.items() if name in limits}
-    contained = np.mean([bounds.contained(operator, one) for one in errors], axis=0)
+    checked = compared(operator, values, errors)
     ratios = [one.errors / bounds.widths.at(operator, one.x, one.terms) for one in errors]
     order = np.random.default_rng(0).permutation(len(ratios))
     half = len(ratios) // 2
     to_fit, others = ([ratios[k] for k in part] for part in (order[:half], order[half:]))
     highest = 1 - 1 / (half + 1)  # that so many samples can guarantee
     levels = tuple(level for level in LEVELS if level < highest + 1e-9)
-    shares = []
+    channels, shares = len(checked.contained), []
     for level in levels:
-        factors = [factor([one[:, c] for one in to_fit], level) for c in range(len(contained))]
+        factors = [factor([one[:, c] for one in to_fit], level) for c in range(channels)]
         shares.append(np.mean([(one <= factors).mean(0) for one in others], axis=0))
-    return Trusted(
-        bounds.level, contained, levels, np.reshape(shares, (len(levels), len(contained))), scores
-    )
+    table = np.reshape(shares, (len(levels), channels))
+    return Trusted(**vars(checked), level=bounds.level, levels=levels, shares=table)

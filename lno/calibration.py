@@ -1,6 +1,6 @@
 """Bounds that hold on average over fields: conformal risk control.
 
-A bound is the mean of an ensemble ± λ times its uncertainty (`lno.distribution`). The factor λ is
+A bound is the mean of an ensemble ± λ times its uncertainty (`lno.ensemble`). The factor λ is
 calibrated on n held-out fields. Points of one field are not exchangeable, fields are:
 the loss of a field is the share of its points outside its bounds, and λ is the smallest factor with
 

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 
 from lno.data import Batch, Fields, columns
-from lno.data.covariance import Covariance, FieldsAtPoints, Residuals
 from lno.evaluation import batches, evaluate
+from lno.kernel_methods.covariance import Covariance, FieldsAtPoints, Residuals
 from lno.prediction import predict_batch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FIELDS = 32  # at random, at most: half of them decide the covariance, the other
 def learn_covariance(
     operator: Operator, trained: Fields, held_out: Fields | None
 ) -> Covariance | None:
-    """The covariance of residuals that corrects predictions best; see `lno.data.covariance`.
+    """The covariance of residuals that corrects predictions best (`lno.kernel_methods.covariance`).
 
     None where kriging with the most likely covariance of every single field is better (of smooth
     fields, it depends on the number of sensors), and for fields of several quantities.

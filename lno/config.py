@@ -11,7 +11,7 @@ import functools
 import json
 import numbers
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -39,8 +39,7 @@ def from_dict(cls: type[T], values: Mapping[str, Any]) -> T:
     fields = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     for key in values:
         if key not in fields:
-            close = difflib.get_close_matches(str(key), fields, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(str(key), fields)
             raise ValueError(
                 f"{cls.__name__} has no key {key!r}{hint}; its keys are: {', '.join(fields)}"
             )
@@ -198,6 +197,17 @@ def from_tagged(values: Mapping[str, Any], table: Mapping[str, type]) -> Any:
     if not isinstance(kind, str) or kind not in table:
         raise ValueError(f"expected 'kind' to be one of {', '.join(table)}, got {values!r}")
     return from_dict(table[kind], {k: v for k, v in values.items() if k != "kind"})
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The nearest known name, as a hint for an error; upper and lower case count as near.
+
+    >>> did_you_mean("Widht", ["width", "heads"]), did_you_mean("layers", ["width", "heads"])
+    (" (did you mean 'width'?)", '')
+    """
+    lower = {other.lower(): other for other in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f" (did you mean {lower[close[0]]!r}?)" if close else ""
 
 
 def require_count(name: str, value: Any, most: int, least: int = 1) -> None:

@@ -18,11 +18,11 @@ from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
 from lno.data.checks import as_shape, require_flag, require_path, require_type
 from lno.data.climatology import Background
-from lno.data.covariance import Covariance
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.evaluation import Errors
+from lno.kernel_methods.covariance import Covariance
 from lno.models import Model
 from lno.operator_output import OperatorOutput
 from lno.prediction import Prediction, as_trained, observations, predict_batch, predict_groups
@@ -52,7 +52,7 @@ class Operator(OperatorOutput):
         task: what it was trained for.
         normalizers: fitted to the training data.
         labels: what its inputs and outputs mean.
-        conditional: predictions are conditioned on the observations (`lno.data.krige`).
+        conditional: predictions are conditioned on the observations (`lno.kernel_methods.krige`).
         weighted: points are weighted by the size that they represent.
         query_set: the number of query points per call, for models whose predictions depend on the
             other query points; None: all.

@@ -23,11 +23,11 @@ from torch import Tensor
 from lno import limits, tasks
 from lno.config import from_dict, require_count, require_type, to_dict
 from lno.data import Spec
-from lno.data.background_file import background_tensors, described_background, read_background
-from lno.data.covariance_file import covariance_tensors, described_covariance, read_covariance
+from lno.data.climatology import read_background, stored_background
 from lno.data.labels import Labels, require_grid
 from lno.data.normalize import Normalizers
 from lno.files import UNSEALED, parse_json, read_sealed, replacing, seal, system_error
+from lno.kernel_methods.covariance import read_covariance, stored_covariance
 from lno.models import MODELS, Model
 from lno.operator import Operator
 from lno.tasks import Completion, Propagation, Rollout, Task
@@ -100,6 +100,8 @@ class Content:
 def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     """Write `operator`; `path` keeps its old content until the new one is whole."""
     members = len(operator.members)
+    background, background_arrays = stored_background(operator.background)
+    covariance, covariance_arrays = stored_covariance(operator.covariance)
     content = {
         "digest": UNSEALED,
         "version": VERSION,
@@ -115,8 +117,8 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
         "query_set": operator.query_set,
         "provenance": operator.provenance,
         "trust": operator.trust.to_json(),
-        **described_covariance(operator.covariance),
-        **described_background(operator.background),
+        **covariance,
+        **background,
     }
     text = json.dumps(content)
     _require_provenance(_content({KEY: text}).provenance)  # what is saved can be loaded
@@ -130,7 +132,7 @@ def save(operator: Operator, path: str | Path, half: bool = False) -> None:
     if half:  # statistics are few, and may be too small or too large for it
         trained = dict(operator.model.named_parameters())
         weights = {n: _half(n, weight) if n in trained else weight for n, weight in weights.items()}
-    weights |= background_tensors(operator.background) | covariance_tensors(operator.covariance)
+    weights |= background_arrays | covariance_arrays
     with replacing(path) as temporary:
         try:
             save_file(weights, temporary, {KEY: text})

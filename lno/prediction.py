@@ -4,7 +4,7 @@ A model that streams encodes its observations a chunk of points at a time and de
 likewise, so memory does not grow with the number of points. Other models take whole samples.
 
 A conditional operator corrects every member by the observations: the prediction is the conditional
-mean of a Gaussian process whose prior mean is the model (`lno.data.krige`).
+mean of a Gaussian process whose prior mean is the model (`lno.kernel_methods.krige`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lno.data import Batch, Fields
 from lno.data.checks import SMALLEST_AREA
 from lno.data.climatology import Climatology, with_background
 from lno.data.columns import as_real
-from lno.data.krige import ConditionedModels
 from lno.data.normalize import Normalizers
+from lno.kernel_methods.krige import ConditionedModels
 from lno.models import Model, apply_model
 from lno.models.interpolation import Interpolant
 from lno.models.streamed import slices

@@ -2,7 +2,7 @@
 
 A completer reconstructs the field inside its window from the sensors there. A propagator, if there
 is one, goes on from the window to the whole domain. Both are ensembles, which tell how uncertain
-they are and whether the field is out of distribution (`lno.distribution`). Their uncertainty, times
+they are and whether the field is out of distribution (`lno.ensemble`). Their uncertainty, times
 a factor that is calibrated on held-out fields, gives bounds (`lno.calibration`).
 """
 
@@ -24,7 +24,7 @@ from lno.data.columns import as_real
 from lno.data.domain import Domain
 from lno.data.observe import Pattern, require_pattern
 from lno.data.sensors import effective_count, validate_sensors
-from lno.distribution import at_least_usual, scores
+from lno.ensemble import at_least_usual, scores
 from lno.evaluation import batches
 from lno.files import replacing
 from lno.operator import Operator
@@ -118,7 +118,7 @@ class Reconstructor(Stages):
                 f"({self.completer.background or 'of the data'}): use Operator.predict(..., "
                 "background=...)"
             )
-        if self.propagator is None and not self._inside(self._points()).all():
+        if self.propagator is None and not self._inside(self.points).all():
             raise ValueError(f"{first.window} of a periodic coordinate: expected a propagator too")
         if self.propagator and self.calibration and not self.calibration.disagreement:
             raise ValueError("the calibration is that of a completer alone: calibrate again")
@@ -151,7 +151,7 @@ class Reconstructor(Stages):
         if self.calibration is None:
             return Reconstruction(self.axes(), field, None, None)
         count, statistics = self.effective_sensors(x), found.statistics(noise)
-        limits, inside = self.calibration.at(count), self._inside(self._points())
+        limits, inside = self.calibration.at(count), self._inside(self.points)
         scale = at_least_usual(statistics, limits) if noise else statistics
         factors = np.where(inside, limits.inside, limits.outside)
         width = factors * found.uncertainty(inside, scale)[0]
@@ -185,7 +185,7 @@ class Reconstructor(Stages):
 
         Bounds are calibrated with randomly placed sensors. Many sensors at few places leave gaps.
         """
-        points = self._points()
+        points = self.points
         points = points[self._inside(points)]
         space = self._largest.labels.space
         dimensions = np.linalg.matrix_rank((points - points[0])[:, :space])
@@ -251,7 +251,7 @@ class Reconstructor(Stages):
                 f"expected whole fields on the regular grid {self.grid} of the operators, or at "
                 f"points of the domain, got {samples} on {samples.grid}: {error}"
             ) from error
-        inside, measured = self._inside(self._points()), []
+        inside, measured = self._inside(self.points), []
         for pattern in patterns:
             task, parts = replace(self._task, pattern=pattern), []
             for index, batch in batches(task.prepare(samples), task, seed=seed, size=BATCH):

@@ -23,10 +23,10 @@ from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
 from lno.data import Fields, columns
-from lno.data.kernel_ridge import KernelRidge, squared_distances
-from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.data.spec import Sample
+from lno.kernel_methods.kernel_ridge import KernelRidge, squared_distances
+from lno.kernel_methods.krige import krige
 from lno.tasks import Completion, Task
 from lno.text import visible
 

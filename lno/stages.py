@@ -14,7 +14,7 @@ from torch import Tensor
 from lno.data import Batch, Fields
 from lno.data.climatology import Climatology
 from lno.data.domain import Domain
-from lno.distribution import Ensemble
+from lno.ensemble import Ensemble
 from lno.operator import Operator
 from lno.prediction import climatology_at
 from lno.tasks import Completion
@@ -96,7 +96,7 @@ class Stages:
         """The nearest point of the domain to each of the positions (n, d) or (n, space)."""
         from scipy.spatial import cKDTree
 
-        return np.asarray(cKDTree(self._features(self._points())).query(self._features(x))[1])
+        return np.asarray(cKDTree(self._features(self.points)).query(self._features(x))[1])
 
     @property
     def _largest(self) -> Operator:
@@ -107,10 +107,6 @@ class Stages:
     def _task(self) -> Completion:
         return cast(Completion, self.completer.task)
 
-    def _points(self) -> Float[np.ndarray, "p d"]:
-        """The points of the field."""
-        return self._domain.points
-
     def _inside(self, points: np.ndarray) -> np.ndarray:
         """Which points lie inside the window."""
         window = self._task.window
@@ -120,7 +116,7 @@ class Stages:
 
     def _predict(self, x: Any, u: Any, noise: float = 0.0, parameters: Any = None) -> Ensemble:
         """What pairs of members make of the sensors of several samples."""
-        points = self._points()
+        points = self.points
         inside = self._inside(points)
         window, rest = (torch.as_tensor(points[where])[None] for where in (inside, ~inside))
         x, u = torch.as_tensor(x), torch.as_tensor(u)

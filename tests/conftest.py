@@ -16,7 +16,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from importlib.util import find_spec
 
-import numpy as np
 import pytest
 import torch
 
@@ -27,6 +26,7 @@ if find_spec("beartype"):
 
     shape_checks.install()
 
+import tiny
 from command_line import Done, Run
 
 from lno import Fields, Operator, cli
@@ -45,18 +45,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def line_fields() -> Fields:
-    """Forty samples of a small smooth operator on a line: u = a·sin(x + b) to its derivative."""
-    random = np.random.default_rng(0)
-    x = np.linspace(0, 3, 24)[:, None]
-    a, b = random.uniform(0.5, 2, (2, 40, 1, 1))
-    return Fields(x, u=a * np.sin(x + b), y=a * np.cos(x + b), names={"u": ["f"], "y": ["df"]})
+    return tiny.lines()
 
 
 @pytest.fixture
 def operator(line_fields: Fields) -> Operator:
     """Trained for a moment; each test has its own."""
-    config = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-    return Operator.fit(line_fields, epochs=2, config=config, progress=False)
+    return Operator.fit(line_fields, epochs=2, config=tiny.LNO, progress=False)
 
 
 @pytest.fixture

@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tiny import LNO
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe, Window
 from lno.metrics import METRICS
 
-SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-
 
 def test_training_learns_an_operator(line_fields: Fields) -> None:
-    untrained = Operator.fit(line_fields, epochs=1, config=SMALL, progress=False)
-    larger = {**SMALL, "width": 32, "latents": 16}
+    untrained = Operator.fit(line_fields, epochs=1, config=LNO, progress=False)
+    larger = {**LNO, "width": 32, "latents": 16}
     trained = Operator.fit(
         line_fields,
         epochs=60,
@@ -38,8 +37,8 @@ def test_training_learns_an_operator(line_fields: Fields) -> None:
 def test_the_same_seed_gives_the_same_bits(line_fields: Fields) -> None:
     torch.manual_seed(123)
     state = torch.random.get_rng_state()
-    a, b = (Operator.fit(line_fields, epochs=3, config=SMALL, seed=7, progress=False) for _ in "ab")
-    other = Operator.fit(line_fields, epochs=3, config=SMALL, seed=8, progress=False)
+    a, b = (Operator.fit(line_fields, epochs=3, config=LNO, seed=7, progress=False) for _ in "ab")
+    other = Operator.fit(line_fields, epochs=3, config=LNO, seed=8, progress=False)
     assert np.array_equal(a.predict(line_fields), b.predict(line_fields))
     assert not np.array_equal(a.predict(line_fields), other.predict(line_fields))
     assert torch.equal(
@@ -66,7 +65,7 @@ def test_tasks_survive_the_file(tmp_path: Path) -> None:
     y = np.random.default_rng(0).normal(size=(6, 30, 1))
     task = Completion(RandomRatio(0.2, 0.5), Window("t", 0.2, 0.8))
     data = Fields(t, y=y, names={"x": ["t"]}, period=[2.0])
-    op = Operator.fit(data, task=task, epochs=1, config=SMALL, progress=False)
+    op = Operator.fit(data, task=task, epochs=1, config=LNO, progress=False)
     op.save(tmp_path / "a.safetensors")
     loaded = Operator.load(tmp_path / "a.safetensors")
     assert loaded.task == task
@@ -81,7 +80,7 @@ def test_ragged_training_equals_its_padding_free_meaning(line_fields: Fields) ->
     x = [s.x[:k] for s, k in zip(samples, kept, strict=True)]
     u = [s.u[:k] for s, k in zip(samples, kept, strict=True)]
     data = Fields(x, u, line_fields.x, line_fields.y)
-    op = Operator.fit(data, epochs=2, config=SMALL, progress=False)
+    op = Operator.fit(data, epochs=2, config=LNO, progress=False)
     batch = data.batch(np.arange(40))
     together = op.predict_batch(batch).mean()
     assert batch.mask is not None
@@ -93,8 +92,8 @@ def test_ragged_training_equals_its_padding_free_meaning(line_fields: Fields) ->
 def test_metrics_are_in_physical_units(line_fields: Fields) -> None:
     """Scaling the answers by 1000 leaves relative errors and scales the absolute one."""
     scaled = Fields(line_fields.x, line_fields.u, y=1000 * line_fields.y)
-    a = Operator.fit(line_fields, epochs=3, config=SMALL, progress=False).evaluate(line_fields)
-    b = Operator.fit(scaled, epochs=3, config=SMALL, progress=False).evaluate(scaled)
+    a = Operator.fit(line_fields, epochs=3, config=LNO, progress=False).evaluate(line_fields)
+    b = Operator.fit(scaled, epochs=3, config=LNO, progress=False).evaluate(scaled)
     assert b["relative_l2"] == pytest.approx(a["relative_l2"], rel=1e-3)
     assert b["mse"] == pytest.approx(1e6 * a["mse"], rel=1e-3)
 
@@ -119,7 +118,7 @@ def test_fine_tuning_begins_where_the_first_training_ended(
     with pytest.raises(ValueError, match="cannot fine-tune: the operator was trained for"):
         Operator.fit(wrong, init=operator, epochs=1, progress=False)
     circle = Fields(line_fields.x, line_fields.u, y=line_fields.y, period=[7.0])
-    around = Operator.fit(circle, epochs=1, config=SMALL, progress=False)
+    around = Operator.fit(circle, epochs=1, config=LNO, progress=False)
     flat = Fields(np.repeat(line_fields.x, 2, -1), line_fields.u, y=line_fields.y)
     with pytest.raises(ValueError, match=r"coordinates have periods \(7.0,\), .* \(None, None\)"):
         Operator.fit(flat, init=around, epochs=1, progress=False)
@@ -127,19 +126,19 @@ def test_fine_tuning_begins_where_the_first_training_ended(
 
 def test_normalisers_see_training_samples_only(line_fields: Fields) -> None:
     """A marked sample in the held-back part leaves no trace in the normalisers or the weights."""
-    plain = Operator.fit(line_fields, epochs=2, config=SMALL, validation=0.25, progress=False)
+    plain = Operator.fit(line_fields, epochs=2, config=LNO, validation=0.25, progress=False)
     y = np.array(line_fields.y)
     held_back = np.random.default_rng([0, 1]).permutation(40)[:10]
     y[held_back[0]] = 1e6
     marked = Fields(line_fields.x, line_fields.u, y=y)
-    other = Operator.fit(marked, epochs=2, config=SMALL, validation=0.25, progress=False)
+    other = Operator.fit(marked, epochs=2, config=LNO, validation=0.25, progress=False)
     assert other.normalizers == plain.normalizers
     assert np.array_equal(other.predict(line_fields), plain.predict(line_fields))
 
 
 def test_bad_training_input_is_named(line_fields: Fields) -> None:
     def fit(data: Fields = line_fields, **keys: object) -> None:
-        Operator.fit(data, epochs=1, progress=False, **{"config": SMALL, **keys})  # type: ignore[arg-type]
+        Operator.fit(data, epochs=1, progress=False, **{"config": LNO, **keys})  # type: ignore[arg-type]
 
     with pytest.raises(ValueError, match="no outputs y"):
         fit(Fields(line_fields.x, line_fields.u))
@@ -179,13 +178,19 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     real, steps = METRICS["mse"], iter(range(1000))
     monkeypatch.setitem(METRICS, "mse", lambda *a: real(*a) * (np.inf if next(steps) == 2 else 1))
     with pytest.raises(RuntimeError, match=r"the loss became inf at step 3 of 9 \(learning rate"):
-        Operator.fit(line_fields, epochs=1, recipe={"loss": "mse"}, config=SMALL, progress=False)
+        Operator.fit(line_fields, epochs=1, recipe={"loss": "mse"}, config=LNO, progress=False)
 
 
 def test_a_loss_that_ends_above_where_it_was_is_told(
     line_fields: Fields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = {"recipe": {"loss": "mse"}, "config": SMALL, "progress": False, "seed": 3, "epochs": 28}
+    keys = {
+        "recipe": {"loss": "mse"},
+        "config": LNO,
+        "progress": False,
+        "seed": 3,
+        "epochs": 28,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         steady = Operator.fit(line_fields, **keys)
@@ -201,7 +206,7 @@ def test_a_loss_that_ends_above_where_it_was_is_told(
 
 @pytest.mark.gpu
 def test_training_on_a_gpu_predicts_like_on_the_cpu(line_fields: Fields, tmp_path: Path) -> None:
-    op = Operator.fit(line_fields, epochs=5, config=SMALL, device="cuda", progress=False)
+    op = Operator.fit(line_fields, epochs=5, config=LNO, device="cuda", progress=False)
     op.save(tmp_path / "a.safetensors")
     on_cpu = Operator.load(tmp_path / "a.safetensors", device="cpu")
     np.testing.assert_allclose(

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
@@ -20,7 +21,6 @@ from lno import Fields, Operator, Rollout
 from lno.files import UNSEALED, seal
 from lno.operator_file import KEY, VERSION
 
-SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 SHIPPED = sorted(Path(lno.__file__).parent.glob("pretrained/*/*.safetensors"))
 Change = Callable[[dict[str, Any]], Any]
 
@@ -32,7 +32,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     a = np.linspace(0.5, 2, 12)[:, None, None]
     data = Fields(x, u=a * np.sin(x), y=a * np.cos(x), grid=(24,), names={"u": ["f"]})
     path = tmp_path_factory.mktemp("models") / "a.safetensors"
-    Operator.fit(data, epochs=1, config=SMALL, progress=False, device="cpu").save(path)
+    Operator.fit(data, epochs=1, config=tiny.LNO, progress=False, device="cpu").save(path)
     return path
 
 
@@ -263,7 +263,7 @@ def test_json_too_deep_for_python_is_a_clear_error(saved: Path, tmp_path: Path) 
 def test_a_rollout_is_still_loaded(tmp_path: Path) -> None:
     x, random = np.linspace(0, 1, 9)[:, None], np.random.default_rng(0)
     data = Fields(x, random.normal(size=(8, 9, 4)), y=random.normal(size=(8, 9, 6)))
-    keys = {"task": Rollout(3, channels=2), "config": SMALL, "progress": False, "device": "cpu"}
+    keys = {"task": Rollout(3, channels=2), "config": tiny.LNO, "progress": False, "device": "cpu"}
     operator = Operator.fit(data, epochs=1, members=2, **keys)
     operator.save(tmp_path / "a.safetensors")
     loaded = Operator.load(tmp_path / "a.safetensors", "cpu")

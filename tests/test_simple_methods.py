@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from lno import Completion, Fields, RandomRatio
-from lno.data.kernel_ridge import KernelRidge
-from lno.data.krige import krige
 from lno.data.normalize import Coordinates
 from lno.data.spec import Sample
+from lno.kernel_methods.kernel_ridge import KernelRidge
+from lno.kernel_methods.krige import krige
 from lno.simple_methods import (
     BACKGROUND,
     KRIGING,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from lno import Fields, Operator, Snapshots, Spec
@@ -19,7 +20,6 @@ from lno.training.state import Training
 
 GRID = (5, 4, 3)
 TIMES = (2.0, 2.5, 4.0)
-LNO = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 TRANSOLVER = TransolverConfig(16, 1, 2, 4, reference=None, time_input=True)
 TINY = Recipe(epochs=1)
 KEYS = {"progress": False, "device": "cpu", "task": Snapshots(3)}
@@ -91,7 +91,7 @@ def test_an_epoch_visits_every_sample_once_for_each_time() -> None:
     assert torch.bincount(drawn).tolist() == [3] * 7
 
 
-@pytest.mark.parametrize(("model", "config"), [("transolver", TRANSOLVER), ("lno", LNO)])
+@pytest.mark.parametrize(("model", "config"), [("transolver", TRANSOLVER), ("lno", tiny.LNO)])
 def test_a_prediction_is_that_of_every_snapshot(model: str, config: object, tmp_path: Path) -> None:
     data = forged()
     op = Operator.fit(data, epochs=1, model=model, config=config, **KEYS)

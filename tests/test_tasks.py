@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from lno import (
@@ -18,7 +19,7 @@ from lno import (
     Steady,
     Window,
 )
-from lno.data.krige import ConditionedModels
+from lno.kernel_methods.krige import ConditionedModels
 from lno.tasks import from_json, to_json
 
 
@@ -163,7 +164,7 @@ def test_a_rollout_is_step_by_step_prediction() -> None:
         data,
         task=Rollout(4),
         epochs=2,
-        config={"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1},
+        config=tiny.LNO,
         progress=False,
         device="cpu",
     )
@@ -211,8 +212,7 @@ def test_propagation_observes_the_window_and_asks_for_the_whole(plane: Fields) -
 
 def test_what_lies_outside_of_the_window_is_not_seen(plane: Fields) -> None:
     task = Propagation(Window("t", 0.25, 0.75))
-    keys = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-    op = Operator.fit(plane, task=task, epochs=1, config=keys, progress=False, device="cpu")
+    op = Operator.fit(plane, task=task, epochs=1, config=tiny.LNO, progress=False, device="cpu")
     outside = (plane.x[:, 0] < 0.25) | (plane.x[:, 0] > 0.75)
     changed = np.array(plane.y)
     changed[:, outside] += 100
@@ -226,14 +226,12 @@ def test_what_lies_outside_of_the_window_is_not_seen(plane: Fields) -> None:
 
 # -- conditioned on the observations ---------------------------------------------------------------
 
-KEYS = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
-
 
 def test_conditional_predictions_pass_through_the_observations(
     plane: Fields, tmp_path: Path
 ) -> None:
     task = Completion(RandomRatio(0.2, 0.5))
-    keys = {"config": KEYS, "progress": False, "device": "cpu", "members": 2}
+    keys = {"config": tiny.LNO, "progress": False, "device": "cpu", "members": 2}
     op = Operator.fit(plane, task=task, epochs=1, conditional=True, **keys)
     x, u = plane.x[::7], plane.y[0, ::7]
     np.testing.assert_allclose(op.predict(x, u, x), u, atol=1e-4)
@@ -262,7 +260,7 @@ def test_conditional_predictions_pass_through_the_observations(
 def test_residuals_are_those_of_the_model_alone(plane: Fields) -> None:
     task = Completion(RandomRatio(0.3))
     op = Operator.fit(
-        plane, task=task, epochs=1, conditional=True, config=KEYS, progress=False, device="cpu"
+        plane, task=task, epochs=1, conditional=True, config=tiny.LNO, progress=False, device="cpu"
     )
     prepared = task.prepare(plane)
     batch = task.observe(prepared.batch([0, 1]), prepared.spec.grid, torch.Generator())
@@ -274,8 +272,8 @@ def test_residuals_are_those_of_the_model_alone(plane: Fields) -> None:
 
 def test_only_an_observed_field_can_be_conditioned(line_fields: Fields) -> None:
     with pytest.raises(ValueError, match="use Completion"):
-        Operator.fit(line_fields, epochs=1, conditional=True, config=KEYS, progress=False)
-    op = Operator.fit(line_fields, epochs=1, config=KEYS, progress=False)
+        Operator.fit(line_fields, epochs=1, conditional=True, config=tiny.LNO, progress=False)
+    op = Operator.fit(line_fields, epochs=1, config=tiny.LNO, progress=False)
     with pytest.raises(ValueError, match="noise: only a conditional operator"):
         op.predict(line_fields.x, line_fields.u, noise=0.1)
 
@@ -297,7 +295,7 @@ def test_a_rollout_of_two_channels_a_frame_predicts_both() -> None:
     batch = task.draw(data.batch([1, 4]), None, torch.Generator())
     np.testing.assert_array_equal(batch.u[4], series[4, :, 2:8])
     np.testing.assert_array_equal(batch.y[4], series[4, :, 8:10])
-    op = Operator.fit(data, task=task, epochs=1, config=KEYS, progress=False, device="cpu")
+    op = Operator.fit(data, task=task, epochs=1, config=tiny.LNO, progress=False, device="cpu")
     step = dataclasses.replace(op, task=Steady())
     first = step.predict(x, data.u)
     again = step.predict(x, np.concatenate((data.u[..., 2:], first), -1))
@@ -313,7 +311,7 @@ def test_completion_observes_differences_from_the_background(plane: Fields) -> N
     background = 30 + 5 * random.random(plane.y.shape)
     moved = plane.replace(y=plane.y + background, background=background)
     task = Completion(RandomRatio(0.3))
-    keys = {"config": KEYS, "progress": False, "device": "cpu", "epochs": 2, "task": task}
+    keys = {"config": tiny.LNO, "progress": False, "device": "cpu", "epochs": 2, "task": task}
     plain, known = (Operator.fit(data, **keys, conditional=True) for data in (plane, moved))
     mean = plain.normalizers.y.mean
     np.testing.assert_allclose(known.normalizers.y.mean, mean, atol=1e-9)
@@ -333,7 +331,7 @@ def test_parameters_decide_where_nothing_else_does() -> None:
     data = Fields(x, y=p[:, None, :1] + p[:, None, 1:] * x, parameters=p)
     train, test = data.split(56, 8)
     recipe = {"learning_rate": 1e-2, "batch": 8}
-    keys = {"config": KEYS, "progress": False, "device": "cpu", "validation": 0.0}
+    keys = {"config": tiny.LNO, "progress": False, "device": "cpu", "validation": 0.0}
     op = Operator.fit(train, epochs=20, recipe=recipe, **keys)
     assert op.evaluate(test)["relative_l2"] < 0.1
     one = op.predict(x, parameters=p[60], x_query=x)

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from lno.commands.console import command, show, show_table
+from lno.config import did_you_mean
 from lno.data import Fields, columns
-from lno.data.imports.source import did_you_mean
 from lno.data.quality import SEVERITIES, findings
 from lno.data.symmetry import Symmetry, square
 from lno.experiments.runs import own_split, split_of

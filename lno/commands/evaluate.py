@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from lno.assessment import Assessment, assess
@@ -16,7 +15,7 @@ from lno.experiments.sources import held_out_samples, samples_to_test, training_
 from lno.files import require_folder, write_text
 from lno.operator import Operator
 from lno.problems import PROBLEMS
-from lno.trust import check
+from lno.trust import Checked, check
 
 app = new_app()
 
@@ -60,8 +59,7 @@ def evaluate(
             say(f"{file} is what it was trained on: these are its {len(test)} test samples")
     if page is None and train is None:
         if operator.trust.bounds is not None:
-            found = check(operator, test)
-            _show_trust(operator, np.array(found.contained), found.flagged)
+            _show_trust(operator, check(operator, test))
         show_errors(operator.evaluate(test))
         return
     known, reason = training_samples(operator, path, train, file, device)
@@ -78,20 +76,19 @@ def _show(operator: Operator, assessed: Assessment, reason: str) -> None:
 
     show(assessed.verdict())
     show_table(comparison(assessed, reason))
-    trusted = assessed.trusted
-    if trusted is not None:
-        _show_trust(operator, trusted.contained, float(trusted.flagged.mean()))
+    if assessed.trusted is not None:
+        _show_trust(operator, assessed.trusted)
 
 
-def _show_trust(operator: Operator, contained: np.ndarray, flagged: float) -> None:
+def _show_trust(operator: Operator, checked: Checked) -> None:
     bounds = operator.trust.bounds
     assert bounds is not None
     shares = ", ".join(
         f"{name} {100 * share:.1f} %"
-        for name, share in zip(operator.labels.names["y"], contained, strict=True)
+        for name, share in zip(operator.labels.names["y"], checked.contained, strict=True)
     )
     show(f"inside the bounds of {100 * bounds.level:g} %: {shares}")
-    show(f"out of distribution: {100 * flagged:.1f} % of the samples")
+    show(f"out of distribution: {100 * checked.flagged.mean():.1f} % of the samples")
 
 
 def _write(path: Path, assessed: Assessment, title: str, reason: str) -> None:

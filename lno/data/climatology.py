@@ -7,20 +7,23 @@ coordinate (the latitude: a zonal mean). It is part of the operator, which appli
 
 from __future__ import annotations
 
-import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
+from torch import Tensor
 
-from lno.config import require_type
+from lno.config import did_you_mean, require_count, require_type
 from lno.data import columns
 from lno.data.fields import Fields
 
 CLIMATOLOGY = "climatology:"  # before the name of a parameter or a coordinate
 MANY = 1000  # different values at most: with more, hardly any two samples share one
 NEAR = 1e-4  # of the spacing of values: the same up to rounding
+ARRAYS, PREFIX = ("values", "means", "points"), "background."  # of a climatology in a file
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,7 @@ class Climatology:
         if name in coordinates:
             return cls._by_coordinate(fields, name, coordinates.index(name))
         known = [*parameters, *coordinates]
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, known)
         raise ValueError(
             f"climatology: the data have neither a parameter nor a coordinate {name!r}{hint}; "
             f"expected one of {', '.join(known)}"
@@ -170,8 +172,7 @@ def with_channel(fields: Fields, name: str) -> Fields:
     """The data with a channel of their inputs as the background of their only output."""
     names = fields.names["u"]
     if name not in names:
-        close = difflib.get_close_matches(name, names, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, names)
         raise ValueError(
             f"background: the data have no input {name!r}{hint}; expected one of "
             f"{', '.join(names) or 'none'}, or {CLIMATOLOGY}NAME with a parameter or a coordinate"
@@ -250,3 +251,38 @@ def with_background(fields: Fields, background: Climatology | str) -> Fields:
     if isinstance(background, str):
         return with_channel(fields, background)
     return background.applied(fields)
+
+
+# -- in the file of an operator: arrays as tensors, all else as JSON -------------------------------
+
+
+def stored_background(background: Background) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the metadata of a file say of a background, and its arrays; nothing if there is none."""
+    if background is None:
+        return {}, {}
+    if isinstance(background, str):
+        return {"background": {"input": background}}, {}
+    arrays = {
+        f"{PREFIX}{key}": torch.from_numpy(getattr(background, key).copy()).double().contiguous()
+        for key in ARRAYS
+    }
+    return {"background": {"name": background.name, "column": background.column}}, arrays
+
+
+def read_background(found: Mapping[str, Any] | None, tensors: dict[str, Tensor]) -> Background:
+    """The background that a file describes; its arrays are taken out of `tensors`."""
+    if found is None:
+        return None
+    if set(found) == {"input"}:
+        require_type("background.input", found["input"], str)
+        return str(found["input"])
+    if set(found) != {"name", "column"}:
+        raise ValueError(f"background: expected name and column, got {', '.join(found)}")
+    require_count("background.column", found["column"], 10**6, least=0)
+    arrays = {}
+    for key in ARRAYS:
+        tensor = tensors.pop(f"{PREFIX}{key}", None)
+        if tensor is None or tensor.dtype != torch.float64:
+            raise ValueError(f"{PREFIX}{key}: expected numbers in double precision")
+        arrays[key] = tensor.numpy()
+    return Climatology(found["name"], column=found["column"], **arrays)

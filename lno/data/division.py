@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from lno.config import require_count
+from lno.config import did_you_mean, require_count
 from lno.data.checks import require_type
 from lno.data.columns import Index
 from lno.data.fields import Fields
@@ -83,8 +82,7 @@ class Division:
         if found is not None and len(found) == len(fields):
             return np.array([str(value) for value in found])
         known = [*names, *(k for k, v in listed.items() if len(v) == len(fields))]
-        close = difflib.get_close_matches(str(self.groups), known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(str(self.groups), known)
         raise ValueError(
             f"groups: the data have no parameter {self.groups!r}{hint}; expected one of "
             f"{', '.join(known) or 'none'}, or a list in their provenance with a value for each "

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from lno.data import columns
 from lno.data.fields import Fields
-from lno.data.grids import completed_axis
+from lno.data.grids import grid_points, regular_axes
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ class Domain:
     @classmethod
     def of_grid(cls, axes: tuple[np.ndarray, ...], names: list[str]) -> Domain:
         """A regular grid."""
-        points = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
         shape = tuple(len(axis) for axis in axes)
-        return cls(Fields(points, grid=shape, names={"x": names}))
+        return cls(Fields(grid_points(*axes), grid=shape, names={"x": names}))
 
     @cached_property
     def points(self) -> Float[np.ndarray, "p d"]:
@@ -89,17 +88,7 @@ class Domain:
         grid, index = self.fields.grid, self.index
         if grid is None or index is None or len(grid) != self.fields.space:
             return ()
-        found = []
-        for k, steps in enumerate(np.unravel_index(index, grid)):
-            axis, values = np.full(grid[k], np.nan), self.points[:, k]
-            axis[steps] = values
-            if np.abs(axis[steps] - values).max() > 1e-5 * max(np.ptp(values), 1e-300):
-                return ()
-            whole = completed_axis(axis)
-            if whole is None:
-                return ()
-            found.append(whole)
-        return tuple(found)
+        return tuple(regular_axes(grid, index, self.points.T[: len(grid)], 1e-5) or ())
 
     def on_grid(self, values: Float[np.ndarray, " p"]) -> np.ndarray:
         """Values at the points in the shape of the grid, NaN where it has no point."""

@@ -101,7 +101,7 @@ class Exchange:
 
         Points that a sample does not have are NaN.
         """
-        from lno.data.exporting import dataset_parts
+        from lno.data.exports.xarray_pandas import dataset_parts
         from lno.data.imports.source import missing_extra
 
         try:
@@ -118,7 +118,7 @@ class Exchange:
         Where answers are at other points than observations, both have rows, with NaN for what is
         not known there.
         """
-        from lno.data.exporting import table_columns
+        from lno.data.exports.xarray_pandas import table_columns
         from lno.data.imports.source import missing_extra
 
         try:

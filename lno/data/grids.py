@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,16 @@ def grid(
     """
     sizes = as_shape("shape", shape)
     lows, highs = (_each(name, v, len(sizes)) for name, v in (("low", low), ("high", high)))
-    axes = [a + (b - a) * unit_axis(n, points) for n, a, b in zip(sizes, lows, highs, strict=True)]
+    ends = zip(sizes, lows, highs, strict=True)
+    return grid_points(*(a + (b - a) * unit_axis(n, points) for n, a, b in ends))
+
+
+def grid_points(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "n d"]:
+    """The points of the grid with these coordinates along its axes, in C order.
+
+    >>> grid_points(np.array([0.0, 1.0]), np.array([5.0, 6.0])).tolist()
+    [[0.0, 5.0], [0.0, 6.0], [1.0, 5.0], [1.0, 6.0]]
+    """
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
 
@@ -77,6 +86,40 @@ def completed_axis(axis: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"] | N
     found[: known[0]] += (at[: known[0]] - known[0]) * steps[0]
     found[known[-1] + 1 :] += (at[known[-1] + 1 :] - known[-1]) * steps[-1]
     return found.astype(axis.dtype)
+
+
+def regular_axes(
+    grid: Sequence[int],
+    index: Int[np.ndarray, "*#points"],
+    coordinates: Iterable[Float[np.ndarray, "*#points"]],
+    tolerance: float,
+) -> list[Float[np.ndarray, " _"]] | None:
+    """The coordinates along each axis of a grid; None: its points are those of no regular grid.
+
+    Args:
+        grid: its shape.
+        index: the flat index of each point in the grid. Where points of several samples are given,
+            all must lie on the same axes.
+        coordinates: of the points, one array for each axis.
+        tolerance: how far coordinates may differ that should be equal, as a share of their extent.
+
+    >>> x, y = grid_points(np.array([0.0, 1.0, 4.0]), np.array([5.0, 6.0])).T
+    >>> some = np.array([0, 1, 3, 5])
+    >>> [axis.tolist() for axis in regular_axes((3, 2), some, (x[some], y[some]), 1e-6)]
+    [[0.0, 1.0, 4.0], [5.0, 6.0]]
+    >>> regular_axes((3, 2), np.arange(6), (x + 0.1 * y, y), 1e-6) is None
+    True
+    """
+    axes = []
+    for size, steps, given in zip(grid, np.unravel_index(index, grid), coordinates, strict=True):
+        at, values = np.broadcast_arrays(steps, given)
+        axis = np.full(size, np.nan, values.dtype)
+        axis[at] = values
+        whole = completed_axis(axis)
+        if whole is None or np.abs(axis[at] - values).max() > tolerance * np.ptp(values):
+            return None
+        axes.append(whole)
+    return axes
 
 
 def find_grid(

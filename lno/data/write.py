@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from lno.data import columns, results
+from lno.data import columns
 from lno.data.checks import described, require_path
+from lno.data.exports.netcdf import write_netcdf
+from lno.data.exports.result import Result, of_arrays, of_fields
+from lno.data.exports.vtu import write_vtu
 from lno.data.fields import Fields
-from lno.data.netcdf import write_netcdf
-from lno.data.results import Result
 from lno.data.tables import write_columns
-from lno.data.vtu import write_vtu
 from lno.files import replacing
 
 SUFFIXES = (".vtu", ".nc", ".csv", ".npz", ".h5")
@@ -67,12 +67,12 @@ def write(
         data = data if sample is None else data.subset([sample])
         require_suffix(path, len(data))
         if suffix in WRITERS:
-            WRITERS[suffix](path, results.of_fields(data))
+            WRITERS[suffix](path, of_fields(data))
             return
     else:
         if sample is not None:
             raise ValueError("sample: chooses one of several in Fields; here there are none")
-        result = results.of_arrays(points, values, names or {}, units or {}, cells, grid)
+        result = of_arrays(points, values, names or {}, units or {}, cells, grid)
         require_suffix(path, len(result))
         if suffix in WRITERS:
             WRITERS[suffix](path, result)

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lno.data import Fields
-from lno.data.interpolate import interpolate_rbf
-from lno.data.krige import krige
 from lno.data.normalize import Coordinates
+from lno.kernel_methods.krige import krige
+from lno.kernel_methods.rbf import interpolate_rbf
 from lno.training.progress import progress
 
 NEIGHBORS = 64  # nearest observations that an RBF interpolant uses at a point

@@ -6,7 +6,6 @@ named. Samples of a file that names no split are split at random.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from lno.config import to_dict
+from lno.config import did_you_mean, to_dict
 from lno.data import Fields
 from lno.data.division import Division
 from lno.data.quality import Finding, quick_findings, quick_neighbour_findings
@@ -149,8 +148,7 @@ def settings(texts: Sequence[str], model: str) -> tuple[tuple[str, Any], ...]:
         if not equals or not key or not value:
             raise ValueError(f"--set {text}: expected KEY=VALUE, like --set width=32")
         if key not in (*recipe, *config):
-            close = difflib.get_close_matches(key, [*config, *recipe], n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = did_you_mean(key, [*config, *recipe])
             raise ValueError(
                 f"--set {text}: neither {model} nor a recipe has the key {key!r}{hint}. Keys of "
                 f"{model}: {', '.join(config)}. Keys of a recipe: {', '.join(recipe)}"

@@ -17,8 +17,6 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from lno.data import Fields
-from lno.data.interpolate import interpolate_rbf
-from lno.data.krige import krige
 from lno.data.observe import RandomRatio
 from lno.data.tables import write_csv
 from lno.evaluation import Errors
@@ -27,6 +25,8 @@ from lno.experiments.inverse import errors_of, observed, predicted
 from lno.experiments.presets import FEW_SENSORS, WINDOW, Preset
 from lno.experiments.runs import RunSpec
 from lno.files import require_folder, write_text
+from lno.kernel_methods.krige import krige
+from lno.kernel_methods.rbf import interpolate_rbf
 from lno.ledger import Run
 from lno.metrics import METRICS
 from lno.models import LNOConfig

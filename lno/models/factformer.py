@@ -30,7 +30,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import MLP, TransformerBlock, full_precision, initialise_linear
+from lno.models.layers import MLP, TransformerBlock, full_precision, initialise_linear, read_out
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
@@ -158,5 +158,4 @@ class FactFormer(SamePointsModel):
         f = self.stem(x, u)
         for block in self.blocks:
             f = block(f)
-        with full_precision(f):
-            return self.head(self.norm(f.to(self.head.weight.dtype)))
+        return read_out(self.norm, self.head, f)

@@ -31,11 +31,7 @@ class FNOConfig(ImageConfig):
     """Sizes of an FNO. The defaults are the published ones for Darcy.
 
     Args:
-        width: the number of features of a point and channels of the image.
-        reference: the number of reference points along each axis; the distances to them replace
-            positions. Needs data on a 2-D grid. None: use positions.
-        time_input: the last input channel is the time of the sample, which is embedded.
-        cloud: the latent image of point clouds. None: the data's own 2-D grid.
+        width, reference, time_input, cloud: see `ImageConfig`.
         modes: wave numbers along both axes: −modes … modes − 1 and 0 … modes − 1.
 
     >>> FNOConfig(width=32, reference=None, cloud=LatentGrid()).modes

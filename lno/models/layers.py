@@ -91,6 +91,12 @@ class TransformerBlock(nn.Module):
         return f + self.down(F.gelu(self.up(self.norm_mlp(f))))
 
 
+def read_out(norm: nn.LayerNorm, head: nn.Linear, f: Float[Tensor, "b n c"]) -> Tensor:
+    """head(norm(f)), the last layers of a transformer, in full precision even under autocast."""
+    with full_precision(f):
+        return head(norm(f.to(head.weight.dtype)))
+
+
 def initialise_linear(model: nn.Module) -> None:
     """Small random weights and zero biases in all linear layers, as in published transformers."""
     for module in model.modules():

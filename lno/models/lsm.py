@@ -37,11 +37,7 @@ class LSMConfig(ImageConfig):
     """Sizes of an LSM. The defaults are the published ones for Darcy.
 
     Args:
-        width: the number of features of a point and channels of the image.
-        reference: the number of reference points along each axis; the distances to them replace
-            positions. Needs data on a 2-D grid. None: use positions.
-        time_input: the last input channel is the time of the sample, which is embedded.
-        cloud: the latent image of point clouds. None: the data's own 2-D grid.
+        width, reference, time_input, cloud: see `ImageConfig`.
         heads: the number of heads of a spectral block; divides the width.
         tokens: the number of latent tokens of a patch and head.
         basis: the number of sines, and of cosines, of a spectral block.

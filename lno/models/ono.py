@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 from lno.data.fields import Spec
 from lno.models.galerkin import GalerkinAttention
-from lno.models.layers import TransformerBlock, full_precision, initialise_linear
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear, read_out
 from lno.models.model import ModelConfig
 from lno.models.nystrom import NystromAttention
 from lno.models.orthogonal import orthogonalise, precise
@@ -217,5 +217,4 @@ class ONO(SamePointsModel):
             if k > 0:
                 f = self.mlps[k - 1](f)
             p, f = block(p, f, mask)
-        with full_precision(f):
-            return self.head(self.norm(f.to(self.head.weight.dtype)))
+        return read_out(self.norm, self.head, f)

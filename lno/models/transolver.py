@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lno.data.fields import Spec
-from lno.models.layers import TransformerBlock, full_precision, initialise_linear
+from lno.models.layers import TransformerBlock, full_precision, initialise_linear, read_out
 from lno.models.model import ModelConfig
 from lno.models.same_points import SamePointsModel
 from lno.models.stem import Stem
@@ -181,28 +181,4 @@ class Transolver(SamePointsModel):
             f = f + self.placeholder
         for block in self.blocks:
             f = block(f, mask)
-        with full_precision(f):
-            return self.head(self.norm(f.to(self.head.weight.dtype)))
-
-    @classmethod
-    def from_reference(
-        cls,
-        weights: Mapping[str, Any],
-        heads: int,
-        grid: tuple[int, int] | None = None,
-        in_channels: int = 1,
-    ) -> Transolver:
-        """A Transolver with weights of the published code, which determine all other sizes.
-
-        Args:
-            weights: arrays by their names there.
-            heads: the number of heads.
-            grid: the shape of the grid. None: a point cloud.
-            in_channels: the number of input channels, without time. The weights only determine how
-                many there are together with coordinates or, on a grid, distances to reference
-                points.
-        """
-        from lno.models.reference import from_reference
-
-        settings = {"heads": heads, "grid": grid, "in_channels": in_channels}
-        return cast("Transolver", from_reference("transolver", weights, settings))
+        return read_out(self.norm, self.head, f)

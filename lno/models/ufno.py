@@ -34,11 +34,7 @@ class UFNOConfig(ImageConfig):
     """Sizes of a U-FNO. The defaults are the published ones for Darcy.
 
     Args:
-        width: the number of features of a point and channels of the image.
-        reference: the number of reference points along each axis; the distances to them replace
-            positions. Needs data on a 2-D grid. None: use positions.
-        time_input: the last input channel is the time of the sample, which is embedded.
-        cloud: the latent image of point clouds. None: the data's own 2-D grid.
+        width, reference, time_input, cloud: see `ImageConfig`.
         modes: wave numbers along both axes: −modes … modes − 1 and 0 … modes − 1.
         batch_norm: the U-Nets normalise by statistics of the batch, as published for steady
             problems. False: by those of each image, as published for problems in time.

@@ -163,8 +163,7 @@ class Airfoil(Problem):
             w, converged = steady_flow(grids, self.wake, outside, schedule, device)
             return mach_number(w).where(converged[:, None, None], torch.nan).float()
 
-        solved = solve_in_batches(mach_numbers, inputs, device, cpu=1, gpu=gpu)
-        return [mach if np.isfinite(mach).all() else None for mach in solved]
+        return solve_in_batches(mach_numbers, inputs, device, cpu=1, gpu=gpu)
 
     def fields(
         self,

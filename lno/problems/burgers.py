@@ -26,10 +26,11 @@ from torch import Tensor
 from lno.config import require_count, require_range
 from lno.data import Fields
 from lno.data.foreign import NPZ
+from lno.data.grids import grid_points
 from lno.data.published import ANY, SAMPLES, Array, Layout
 from lno.data.symmetry import Symmetry
 from lno.problems.numerics.batches import solve_in_batches
-from lno.problems.numerics.grids import grid_points, one_channel
+from lno.problems.numerics.grids import one_channel
 from lno.problems.problem import Problem, Protocol
 
 MODES = 40  # the variance of mode 40 is 1e-60
@@ -149,7 +150,7 @@ class Burgers(Problem):
         variance[1:] *= 2
         return np.sqrt(variance) * random.standard_normal((2, MODES))
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Coefficients (2, modes) to solutions (t, x), float32."""
         points = max(512, self.grid)
         x = torch.arange(points, dtype=torch.float64, device=device) / points

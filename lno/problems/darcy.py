@@ -117,7 +117,7 @@ class Darcy(Problem):
         """Where the coefficient has its high value, at the nodes of the solver."""
         return neumann_field(random, self.grid, self.alpha, self.tau) >= 0
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Draws (n, n) to solutions (m, m) at every k-th node, float32."""
 
         def solutions(high: Tensor) -> Tensor:

@@ -33,10 +33,10 @@ from torch.fft import irfft2, rfft2
 from lno.config import require_count, require_range
 from lno.data import Fields
 from lno.data.foreign import MAT
+from lno.data.grids import grid_points
 from lno.data.published import SAMPLES, Array, Layout
 from lno.data.symmetry import Symmetry
 from lno.problems.numerics.batches import solve_in_batches
-from lno.problems.numerics.grids import grid_points
 from lno.problems.numerics.random_fields import periodic_field
 from lno.problems.problem import Problem, Protocol
 
@@ -154,7 +154,7 @@ class NS2d(Problem):
         field = periodic_field(random, self.grid, self.alpha, self.tau)
         return (math.sqrt(2) * field).astype(np.float32)
 
-    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray]:
+    def solve(self, inputs: list[np.ndarray], device: torch.device) -> list[np.ndarray | None]:
         """Initial vorticity (n, n) to (m, m, frames) at every k-th point."""
         like = torch.from_numpy(inputs[0]).to(device).new_empty(0)
         flow = Flow(like, self.grid, self.viscosity, self.forcing)

@@ -191,8 +191,7 @@ class Pipe(Problem):
             return torch.where(converged[:, None, None], flow.velocity[..., 0], torch.nan).float()
 
         meshes = [self.mesh(drawn) for drawn in inputs]
-        solved = solve_in_batches(velocities, meshes, device, cpu=1, gpu=self.batch)
-        return [u if np.isfinite(u).all() else None for u in solved]
+        return solve_in_batches(velocities, meshes, device, cpu=1, gpu=self.batch)
 
     def fields(
         self,

@@ -42,8 +42,9 @@ from lno.config import require_count, require_range
 from lno.data import Fields
 from lno.data.foreign import MAT
 from lno.data.published import SAMPLES, Array, Layout
+from lno.mesh import grid_cells
 from lno.problems.numerics.forging import Press, forge
-from lno.problems.numerics.grids import grid_cells, one_channel, unit_grid
+from lno.problems.numerics.grids import one_channel, unit_grid
 from lno.problems.problem import Problem, Protocol
 
 GRID = (101, 31, 20)

@@ -73,7 +73,7 @@ def distribution(operator: Operator, fields: Fields) -> list[tuple[Score, ...]]:
     ]
 
 
-def warn_of_few_points(operator: Operator, fields: Fields, stacklevel: int = 2) -> None:
+def warn_of_few_points(operator: Operator, fields: Fields) -> None:
     """Warn where the observed points look like query points.
 
     An operator reads all points of x as the sample itself: its geometry, or the field on it.
@@ -86,7 +86,7 @@ def warn_of_few_points(operator: Operator, fields: Fields, stacklevel: int = 2) 
         f"x: a sample has {count:,} points, those of training had {fewest:,} or more, and x_query "
         "is not given: the points of x are read as a whole sample. If they are where answers are "
         "wanted, pass the whole sample as x and these points as x_query (--at of lno predict)",
-        stacklevel=stacklevel + 1,
+        stacklevel=3,  # where `Operator.predict` is called
     )
 
 

@@ -7,13 +7,13 @@ which a sample is out of distribution. The last two come from held-out samples, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from lno.config import from_dict, require_range, require_type, to_dict
 from lno.data import Batch, Fields
@@ -212,7 +212,7 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
 
 
 def measure(
-    operator: Operator, samples: Fields, seed: int = 0
+    operator: Operator, samples: Fields
 ) -> tuple[dict[str, Float[np.ndarray, " s"]], list[Errors]]:
     """The scores' values and the errors of samples with answers, as the task observes them."""
     if samples.y is None:
@@ -222,9 +222,9 @@ def measure(
     prepared = operator.task.prepare(samples)
     values: list[dict[str, np.ndarray]] = []
     errors: list[Errors] = []
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     most = max(64, min(POINTS, VALUES // (len(prepared) * prepared.spec.out_channels)))
-    for _, batch in batches(prepared, operator.task, seed=seed):
+    for _, batch in batches(prepared, operator.task):
         assert batch.y is not None
         operator.labels.require_batch(batch)
         far = distance(operator, batch)
@@ -247,32 +247,43 @@ class Checked:
     """What bounds and scores of a calibrated operator say of samples with answers.
 
     Args:
+        samples: how many there are.
         contained: the share of points inside the bounds, of each channel, on average over samples.
-        scores: of each sample the largest of its scores, each in units of its threshold.
+        scores: of each sample, in units of their thresholds, by name.
     """
 
-    contained: tuple[float, ...]
-    scores: Float[np.ndarray, " s"]
+    samples: int
+    contained: Float[np.ndarray, " o"]
+    scores: dict[str, Float[np.ndarray, " s"]]
 
     @property
-    def flagged(self) -> float:
-        """The share of samples that are out of distribution."""
-        return float((self.scores > 1).mean())
+    def worst(self) -> Float[np.ndarray, " s"]:
+        """The largest score of each sample, in units of its threshold; above 1 it is flagged."""
+        return np.max([np.zeros(self.samples), *self.scores.values()], axis=0)
+
+    @property
+    def flagged(self) -> Bool[np.ndarray, " s"]:
+        """Which samples are out of distribution; a score that is not a number flags, too."""
+        return ~(self.worst <= 1)
 
 
-def check(operator: Operator, samples: Fields, seed: int = 0) -> Checked:
+def check(operator: Operator, samples: Fields) -> Checked:
     """Compare the bounds of a calibrated operator with samples that it has not seen.
 
     Args:
         operator: the operator.
         samples: with answers, neither trained nor calibrated on.
-        seed: decides what the task observes.
     """
+    return compared(operator, *measure(operator, as_trained(operator, samples)))
+
+
+def compared(
+    operator: Operator, values: Mapping[str, np.ndarray], errors: Sequence[Errors]
+) -> Checked:
+    """What `measure` gave, compared with the bounds and thresholds of a calibrated operator."""
     bounds, limits = operator.trust.bounds, operator.trust.thresholds
     if bounds is None:
         raise ValueError(NOT_CALIBRATED)
-    values, errors = measure(operator, as_trained(operator, samples), seed)
-    ratios = [v / max(limits[name], 1e-30) for name, v in values.items() if name in limits]
-    shares = np.mean([bounds.contained(operator, one) for one in errors], axis=0)
-    worst = np.max(ratios, axis=0) if ratios else np.zeros(len(samples))
-    return Checked(tuple(shares.tolist()), worst)
+    scores = {name: v / max(limits[name], 1e-30) for name, v in values.items() if name in limits}
+    contained = np.mean([bounds.contained(operator, one) for one in errors], axis=0)
+    return Checked(len(errors), contained, scores)

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio
-from lno.data.krige import krige
 from lno.data.normalize import Coordinates
+from lno.kernel_methods.krige import krige
 
 LAT, LON = np.meshgrid(np.linspace(-75, 75, 6), np.arange(0, 360, 30), indexing="ij")
 POINTS = np.stack((LAT, LON), -1).reshape(-1, 2)

@@ -1,7 +1,6 @@
 """Writing data files: whatever goes wrong, the old file is kept."""
 
 import io
-import os
 import signal
 
 import h5py
@@ -86,32 +85,6 @@ def test_a_disk_with_too_little_room_keeps_the_old_file(tmp_path):
     assert path.read_bytes() == old
     assert only(tmp_path) == ["a.h5"]
     assert done.returncode == 0, f"crashed with {done.returncode}: {done.stderr}"
-
-
-def test_a_folder_that_is_a_file(tmp_path):
-    (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(OSError, match="cannot write") as caught:
-        make("uniform").save(tmp_path / "file" / "a.h5")
-    assert str(tmp_path / "file" / "a.h5") in str(caught.value)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_that_may_not_be_written(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(OSError, match=r"cannot write .*a\.h5.*[Pp]ermission"):
-        make("uniform").save(tmp_path / "a.h5")
-
-
-def test_a_folder_in_the_place_of_the_file(tmp_path):
-    (tmp_path / "a.h5").mkdir()
-    with pytest.raises(OSError, match=r"cannot write .*a\.h5"):
-        make("uniform").save(tmp_path / "a.h5")
-    assert only(tmp_path) == ["a.h5"]
-
-
-def test_missing_folders_are_made(tmp_path):
-    make("uniform").save(tmp_path / "new" / "folder" / "a.h5")
-    assert only(tmp_path / "new" / "folder") == ["a.h5"]
 
 
 def test_ctrl_c_while_hdf5_writes_does_not_crash_it(tmp_path, monkeypatch):

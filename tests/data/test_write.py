@@ -17,8 +17,9 @@ from scipy.io import netcdf_file
 
 import lno
 from lno import Fields
-from lno.data import netcdf, tables, vtu
+from lno.data import tables
 from lno.data.domain import Domain
+from lno.data.exports import netcdf, vtu
 
 
 def grid(*shape: int) -> np.ndarray:

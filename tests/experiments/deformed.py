@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny
 
 from lno import Fields
 from lno.experiments import presets
-from lno.problems.numerics.grids import grid_cells, mapped_grid, unit_grid
+from lno.mesh import grid_cells
+from lno.problems.numerics.grids import mapped_grid, unit_grid
 
 
 def airfoil(samples: int, grid: tuple[int, int] = (41, 11), radius: float = 40.0) -> Fields:
@@ -89,7 +91,7 @@ MAKE = {"airfoil": airfoil, "elasticity": elasticity, "pipe": pipe, "plasticity"
 def shrink_presets(patch: pytest.MonkeyPatch) -> None:
     """Tiny models of the same form in place of the paper's."""
     sizes = {
-        "lno": {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1},
+        "lno": tiny.LNO,
         "transolver": {"width": 16, "layers": 1, "heads": 2, "slices": 4, "mlp_ratio": 1},
     }
     for model, small in sizes.items():

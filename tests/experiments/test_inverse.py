@@ -26,11 +26,11 @@ from small_inverse import (
 )
 
 from lno import Fields
-from lno.data.interpolate import interpolate_rbf
-from lno.data.krige import krige
 from lno.data.observe import Intervals, RandomRatio
 from lno.experiments import datasets, inverse, inverse_tables, presets, report
 from lno.experiments.inverse import Completer, observed, predicted
+from lno.kernel_methods.krige import krige
+from lno.kernel_methods.rbf import interpolate_rbf
 from lno.ledger import Run
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from plates import EXPECTED, LAT, LON, ROLES, SST, S, long_columns, same
 
-from lno import Fields
+from lno import Fields, grid
 
 xarray = pytest.importorskip("xarray")
 pandas = pytest.importorskip("pandas")
@@ -31,6 +31,13 @@ def test_a_grid_with_gaps_goes_to_xarray_and_back() -> None:
     assert np.array_equal(data["sst"].values, SST, equal_nan=True)
     assert np.array_equal(data["lat"], LAT) and np.array_equal(data["lon"], LON)
     assert same(Fields.from_xarray(data), fields)
+
+
+def test_samples_on_different_grids_keep_their_own_positions() -> None:
+    places = np.stack([grid((3, 2)), grid((3, 2), high=2.0)])
+    data = Fields(places, y=places[..., :1], grid=(3, 2)).to_xarray()
+    assert data["y0"].dims == ("sample", "point")
+    np.testing.assert_array_equal(data["x0"], places[..., 0])
 
 
 def test_ragged_samples_are_padded_with_nan() -> None:

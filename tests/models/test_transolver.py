@@ -11,6 +11,7 @@ from scipy.special import softmax
 from small_models import CLOUD, GRID, RAW, REGULAR, build, close, count_parameters, inputs
 
 from lno import Spec
+from lno.models import Model, from_reference
 from lno.models.stem import reference_distances
 from lno.models.transolver import Transolver, TransolverConfig
 
@@ -95,7 +96,7 @@ def test_time_is_embedded_and_added_to_every_point(config: TransolverConfig, val
     grid = GRID if config.convolution else None
     theirs = reference_names(model)
     assert {"time_fc.0.weight", "time_fc.2.bias"} <= set(theirs)
-    translated = Transolver.from_reference(theirs, config.heads, grid, values)
+    translated = translated_from(theirs, config.heads, grid, values)
     assert translated.config == config
     assert translated.spec == Spec(2, values + 1, 3, grid)
     assert close(translated.double()(x, u, x), model(x, u, x), 1e-5)  # its weights were rounded
@@ -111,11 +112,21 @@ def test_reference_weights_give_the_reference_output(form: str) -> None:
     file = np.load(FIXTURES / f"transolver_{form}_reference.npz")
     weights = {k[7:]: file[k] for k in file.files if k.startswith("weight/")}
     grid = tuple(file["grid"].tolist()) if "grid" in file.files else None
-    model = Transolver.from_reference(weights, int(file["heads"]), grid)
+    model = translated_from(weights, int(file["heads"]), grid)
     sizes = [int(file[name]) for name in ("width", "layers", "heads", "slices", "mlp_ratio")]
     assert model.config == TransolverConfig(*sizes, convolution=grid is not None, reference=None)
     x, u, out = (torch.from_numpy(file[name]) for name in ("x", "u", "out"))
     assert close(model(x, u, x), out, 1e-5)
+
+
+def translated_from(
+    weights: dict[str, np.ndarray],
+    heads: int,
+    grid: tuple[int, ...] | None = None,
+    in_channels: int = 1,
+) -> Model:
+    settings = {"heads": heads, "grid": grid, "in_channels": in_channels}
+    return from_reference("transolver", weights, settings)
 
 
 def reference_names(model: Transolver) -> dict[str, np.ndarray]:
@@ -164,7 +175,7 @@ def test_from_reference_reads_every_other_size_off_the_weights(
 ) -> None:
     model, (x, u, _) = build(config, in_channels=in_channels), inputs(i=in_channels)
     grid = GRID if config.convolution else None
-    translated = Transolver.from_reference(reference_names(model), 4, grid, in_channels)
+    translated = translated_from(reference_names(model), 4, grid, in_channels)
     assert translated.config == config
     assert translated.spec == Spec(2, in_channels, 3, grid)
     assert torch.equal(translated(x, u, x), model(x, u, x))
@@ -173,16 +184,16 @@ def test_from_reference_reads_every_other_size_off_the_weights(
 def test_from_reference_refuses_what_does_not_fit() -> None:
     weights = reference_names(build(REGULAR))
     with pytest.raises(ValueError, match="lack 'placeholder'"):
-        Transolver.from_reference({k: v for k, v in weights.items() if k != "placeholder"}, 4, GRID)
+        translated_from({k: v for k, v in weights.items() if k != "placeholder"}, 4, GRID)
     with pytest.raises(ValueError, match="'extra' is not a weight"):
-        Transolver.from_reference({**weights, "extra": np.zeros(3)}, 4, GRID)
+        translated_from({**weights, "extra": np.zeros(3)}, 4, GRID)
     with pytest.raises(ValueError, match="pass the right in_channels"):
-        Transolver.from_reference(weights, 4, GRID, in_channels=2)
+        translated_from(weights, 4, GRID, in_channels=2)
     with pytest.raises(ValueError, match=r"convolution and \.reference need data on a 2-D grid"):
-        Transolver.from_reference(weights, 4)
+        translated_from(weights, 4)
     broken = {**weights, "blocks.1.ln_3.bias": np.zeros(3, np.float32)}
     with pytest.raises(ValueError, match=r"(?s)do not fit one Transolver.*norm\.bias"):
-        Transolver.from_reference(broken, 4, GRID)
+        translated_from(broken, 4, GRID)
 
 
 @pytest.mark.parametrize(

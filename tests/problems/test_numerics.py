@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from lno.data.grids import grid_points
 from lno.data.symmetry import square
+from lno.mesh import grid_cells
 from lno.problems.darcy import inverse_laplacian
 from lno.problems.ns2d import flow_symmetries
 from lno.problems.numerics.batches import solve_in_batches
 from lno.problems.numerics.conjugate_gradients import conjugate_gradients
-from lno.problems.numerics.grids import grid_cells, grid_points
 from lno.problems.numerics.random_fields import neumann_field, periodic_field
 
 

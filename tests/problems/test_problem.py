@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from lno.data import Fields
+from lno.data.grids import grid_points
 from lno.data.normalize import Normalizers
 from lno.data.published import Layout
 from lno.data.symmetry import RandomSymmetry
 from lno.problems import PROBLEMS, Darcy, Elasticity, Pipe, Problem, make, read_published
-from lno.problems.numerics.grids import grid_points
 
 
 @pytest.mark.parametrize(("name", "problem"), PROBLEMS.items())

@@ -7,7 +7,7 @@ from small_waves import WINDOW, bounds
 
 from lno import RandomRatio
 from lno.calibration import coverage, flags, guarantee
-from lno.data.interpolate import interpolate_rbf
+from lno.kernel_methods.rbf import interpolate_rbf
 from lno.problems import Burgers
 from lno.problems.make import make
 from lno.reconstruct import PRETRAINED, Reconstructor

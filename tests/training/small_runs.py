@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
+import tiny
 import torch
 
 from lno import Fields, Operator, Recipe
 
+lines = tiny.lines
 SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 EVERYTHING = Recipe(
     epochs=4,
@@ -24,15 +24,6 @@ EVERYTHING = Recipe(
 
 def weights(operator: Operator) -> torch.Tensor:
     return torch.cat([p.detach().cpu().flatten() for p in operator.model.parameters()])
-
-
-@functools.cache
-def lines() -> Fields:
-    """Forty samples of a small smooth operator on a line: u = a·sin(x + b) to its derivative."""
-    random = np.random.default_rng(0)
-    x = np.linspace(0, 3, 24)[:, None]
-    a, b = random.uniform(0.5, 2, (2, 40, 1, 1))
-    return Fields(x, u=a * np.sin(x + b), y=a * np.cos(x + b), names={"u": ["f"], "y": ["df"]})
 
 
 def all_columns(ragged: bool = False) -> Fields:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
@@ -21,8 +22,6 @@ from lno.training.loop import next_batches
 from lno.training.samples import Samples
 from lno.training.state import Training
 from lno.training.step import Loss, differences
-
-SMALL = {"width": 16, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +101,7 @@ def test_completions_are_drawn_from_images_of_the_fields() -> None:
         at = (observed.x[k][:, None] == image.x_query[0]).all(-1).nonzero()[:, 1]
         assert torch.equal(observed.u[k], image.y[k][at])
     # So it is in training: what a step reads are values of images, not of the fields themselves.
-    model, cpu = LNO(Spec(3, 1, 1), LNOConfig(**SMALL)), torch.device("cpu")
+    model, cpu = LNO(Spec(3, 1, 1), LNOConfig(**tiny.LNO)), torch.device("cpu")
     fields = scale.y.decode(batch.y).view(3, *prepared.grid, 1)
     every = torch.cat([g(fields, fields)[1] for g in Burgers.symmetries]).flatten(1)
     for symmetries, possible in ((Burgers.symmetries, every), ((), fields.flatten(1))):
@@ -130,7 +129,7 @@ def test_training_on_symmetries_helps_on_images_of_the_samples() -> None:
     moved = np.concatenate([g(v := u.reshape(12, 8, 8, 1), v)[0] for g in square()])
     moved = moved.reshape(-1, 64, 1)
     images = Fields(x, moved, y=moved + 1, grid=(8, 8))
-    keys = {"recipe": Recipe(epochs=40, learning_rate=5e-3, batch=4), "config": SMALL}
+    keys = {"recipe": Recipe(epochs=40, learning_rate=5e-3, batch=4), "config": tiny.LNO}
     keys |= {"progress": False, "device": "cpu", "validation": 0.0}
     errors = [
         Operator.fit(data, symmetries=g, **keys).evaluate(images)["relative_l2"]
@@ -140,7 +139,7 @@ def test_training_on_symmetries_helps_on_images_of_the_samples() -> None:
 
 
 def test_training_on_symmetries_resumes(darcy: Fields, tmp_path: Path) -> None:
-    keys = {"recipe": Recipe(epochs=3), "config": SMALL, "progress": False, "device": "cpu"}
+    keys = {"recipe": Recipe(epochs=3), "config": tiny.LNO, "progress": False, "device": "cpu"}
     keys |= {"symmetries": Darcy.symmetries}
     whole = Operator.fit(darcy, **keys)
     Operator.fit(darcy, folder=tmp_path, pause_after=1e-9, **keys)
@@ -151,7 +150,7 @@ def test_training_on_symmetries_resumes(darcy: Fields, tmp_path: Path) -> None:
 
 
 def test_symmetries_need_a_grid_of_two_axes_or_a_cloud(darcy: Fields) -> None:
-    keys = {"epochs": 1, "config": SMALL, "progress": False, "symmetries": Darcy.symmetries}
+    keys = {"epochs": 1, "config": tiny.LNO, "progress": False, "symmetries": Darcy.symmetries}
     line = Fields(darcy.x, darcy.u, y=darcy.y, grid=(len(darcy.x),))
     with pytest.raises(ValueError, match="grids of two axes"):
         Operator.fit(line, **keys)
@@ -198,7 +197,7 @@ def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
     def first_loss(**recipe: object) -> float:
         settings = Recipe(epochs=1, batch=12, **recipe)  # type: ignore[arg-type]
         operator = Operator.fit(
-            darcy, recipe=settings, config=SMALL, validation=0.0, progress=False, device="cpu"
+            darcy, recipe=settings, config=tiny.LNO, validation=0.0, progress=False, device="cpu"
         )
         return operator.provenance["curve"][0]["loss"]
 
@@ -207,7 +206,7 @@ def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
     assert whole - plain == pytest.approx(2 * (half - plain), rel=1e-4)
     bare = Fields(darcy.x, darcy.u, y=darcy.y)
     with pytest.raises(ValueError, match="needs data on a grid"):
-        Operator.fit(bare, recipe=Recipe(epochs=1, gradient=0.1), config=SMALL, progress=False)
+        Operator.fit(bare, recipe=Recipe(epochs=1, gradient=0.1), config=tiny.LNO, progress=False)
     for part in ({"queries": 10}, {"point_dropout": 0.1}):
         with pytest.raises(ValueError, match="needs the whole grid in every step"):
             Recipe(gradient=0.1, **part)
@@ -216,7 +215,7 @@ def test_the_gradient_loss_is_added_and_needs_a_grid(darcy: Fields) -> None:
 def loss_of(batch: Batch, **recipe: object) -> tuple[float, torch.Tensor, torch.Tensor]:
     """A loss, and prediction and target in physical units, of a random model."""
     torch.manual_seed(0)
-    model = LNO(Spec(1, 1, 1), LNOConfig(**SMALL)).double()
+    model = LNO(Spec(1, 1, 1), LNOConfig(**tiny.LNO)).double()
     values = np.array([[[3.0], [7.0]]])  # mean 5, standard deviation 2
     data, task = Fields(np.array([[0.0], [1.0]]), values, y=values), Steady()
     scale, settings = task.normalizers(data), Recipe(**recipe)  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_runs import SMALL
 
 from lno import Completion, Fields, Operator, RandomRatio, Recipe, Spec, Steady
 from lno.data import Batch
@@ -88,9 +89,6 @@ def test_each_member_is_the_model_of_its_seed(case: str) -> None:
 
 def double(batch: Batch) -> Batch:
     return batch.each(lambda values: values.double() if values.is_floating_point() else values)
-
-
-SMALL = {"width": 32, "latents": 8, "blocks": 1, "heads": 2, "layers": 1}
 
 
 def test_an_ensemble_predicts_the_mean_and_survives_its_file(

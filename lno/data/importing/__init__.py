@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lno.config import did_you_mean
 from lno.data import columns
 from lno.data.fields import Fields
 from lno.data.foreign import ForeignFileError
@@ -19,7 +20,7 @@ from lno.data.importing.parameter_tables import with_parameters
 from lno.data.importing.rows import is_table, split_rows
 from lno.data.importing.understood import notes_on, table_of
 from lno.data.imports import Source, expand, open_files
-from lno.data.imports.source import did_you_mean, require_known
+from lno.data.imports.source import require_known
 from lno.data.mapping import FILE, Layout, Roles, as_layout
 from lno.version import __version__
 

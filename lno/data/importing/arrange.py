@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lno.config import did_you_mean
 from lno.data.foreign import ForeignFileError
-from lno.data.imports.source import Source, did_you_mean
+from lno.data.imports.source import Source
 from lno.data.mapping import FILE, Layout, Roles, Term
 
 SAMPLE, CHANNEL, CELLS = "samples", "channels", ("cells", "corners")

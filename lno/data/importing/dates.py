@@ -9,8 +9,9 @@ from datetime import datetime
 
 import numpy as np
 
+from lno.config import did_you_mean
 from lno.data.foreign import ForeignFileError
-from lno.data.imports.source import Source, Variable, did_you_mean
+from lno.data.imports.source import Source, Variable
 from lno.text import visible
 
 

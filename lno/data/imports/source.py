@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from lno import limits
+from lno.config import did_you_mean
 from lno.data.foreign import ForeignFileError
 from lno.text import visible
 
@@ -90,13 +90,6 @@ class Source:
         ]
         more = len(self.variables) - len(found)
         return visible(", ".join(found) + f" and {more} more" * (more > 0)) or "nothing"
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The nearest known name, as a hint; upper and lower case count as near."""
-    lower = {other.lower(): other for other in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f" (did you mean {lower[close[0]]!r}?)" if close else ""
 
 
 def require_known(what: str, given: Iterable[str], known: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from lno.data import columns
 from lno.data.fields import Fields
 
 SEVERITIES = ("error", "warning", "note")  # the worst first
+LISTED = 5  # numbers of samples, at most, in a message
 ROLES = {"u": "input", "y": "output", "parameters": "parameter"}
 
 
@@ -39,12 +40,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Channel:
-    """All values of a channel or parameter, some of them if they are many.
+    """The values of a channel or parameter, of some samples if they are many.
 
     Args:
         role: input, output or parameter.
         name: of the channel.
-        values: of the samples, (s, n) where all have as many points, else flat.
+        values: of all points of the samples; of a parameter, one for each sample.
     """
 
     role: str
@@ -82,7 +83,7 @@ def spread_evenly(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, most).round().astype(int))
 
 
-def listed(numbers: np.ndarray | list[int], most: int = 5) -> str:
-    """Some numbers of samples, for messages."""
-    shown = ", ".join(str(int(k)) for k in numbers[:most])
-    return shown + ", …" * (len(numbers) > most)
+def listed(numbers: np.ndarray | list[int]) -> str:
+    """The first numbers of samples, for messages."""
+    shown = ", ".join(str(int(k)) for k in numbers[:LISTED])
+    return shown + ", …" * (len(numbers) > LISTED)

@@ -1,7 +1,7 @@
 """Weights of published code as models of this package, which compute the same.
 
-Each file translates the weights of one model: published names to ours. Weights that the published
-code has and does not use are skipped by name; unknown names are refused.
+A translator takes the weights of one model from their published names to ours. Weights that the
+published code has and does not use are skipped by name; unknown names are refused.
 """
 
 from __future__ import annotations
@@ -14,19 +14,7 @@ from torch import Tensor
 
 from lno.data.fields import Spec
 from lno.models.model import Model, ModelConfig
-from lno.models.reference import (
-    factformer,
-    ffno,
-    fno,
-    galerkin,
-    geofno,
-    lno,
-    lsm,
-    oformer,
-    ono,
-    transolver,
-    ufno,
-)
+from lno.models.reference import ffno, geofno, image, lno, oformer, transformers, transolver
 
 # From published weights and the settings that they do not determine.
 Translator = Callable[
@@ -35,15 +23,15 @@ Translator = Callable[
 TRANSLATORS: dict[str, Translator] = {
     "lno": lno.translate,
     "transolver": transolver.translate,
-    "fno": fno.translate,
+    "fno": image.translate_fno,
     "geofno": geofno.translate,
     "ffno": ffno.translate,
-    "ufno": ufno.translate,
-    "lsm": lsm.translate,
-    "galerkin": galerkin.translate,
+    "ufno": image.translate_ufno,
+    "lsm": image.translate_lsm,
+    "galerkin": transformers.translate_galerkin,
     "oformer": oformer.translate,
-    "factformer": factformer.translate,
-    "ono": ono.translate,
+    "factformer": transformers.translate_factformer,
+    "ono": transformers.translate_ono,
 }
 
 

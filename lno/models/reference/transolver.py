@@ -33,7 +33,9 @@ def translate(
 
     Args:
         weights: arrays by their names in the published code.
-        config: `heads`, `grid` and `in_channels`, as in `Transolver.from_reference`.
+        config: `heads`; `grid`, its shape, None for a point cloud; and `in_channels`, the number of
+            input channels without time. The weights only determine how many there are together
+            with coordinates or, on a grid, distances to reference points.
     """
     grid, in_channels = config["grid"], config["in_channels"]
     published = Published(weights, "Transolver")

@@ -17,8 +17,8 @@ def solve_in_batches(
     *,
     cpu: int,
     gpu: int,
-) -> list[np.ndarray]:
-    """Solve any number of samples of one shape, in batches of a fixed size.
+) -> list[np.ndarray | None]:
+    """Solve any number of samples of one shape, in batches of a fixed size; None: not finite.
 
     Matrix products and Fourier transforms round differently for other batch sizes and other numbers
     of threads. So all batches have one size, the last one is padded, and on a CPU each batch is
@@ -26,7 +26,7 @@ def solve_in_batches(
     threads for one batch.
 
     Args:
-        solve: maps a batch of inputs to a batch of solutions.
+        solve: maps a batch of inputs to a batch of solutions, NaN for those not converged.
         inputs: one array for each sample.
         device: where to compute.
         cpu: the batch size on a CPU.
@@ -55,4 +55,5 @@ def solve_in_batches(
                 solved = list(pool.map(solve, batches))
         finally:
             torch.set_num_threads(threads)
-    return list(torch.cat(solved)[: len(inputs)].cpu().numpy())
+    found = torch.cat(solved)[: len(inputs)].cpu().numpy()
+    return [one if np.isfinite(one).all() else None for one in found]

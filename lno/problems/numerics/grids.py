@@ -1,4 +1,4 @@
-"""Points, cells and channels of structured grids, in C order: the last axis varies fastest."""
+"""Points and channels of data on structured grids, in C order: the last axis varies fastest."""
 
 from __future__ import annotations
 
@@ -6,33 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-
-def grid_points(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "n d"]:
-    """The points of the grid with these coordinates along its axes.
-
-    >>> grid_points(np.array([0.0, 1.0]), np.array([5.0, 6.0])).tolist()
-    [[0.0, 5.0], [0.0, 6.0], [1.0, 5.0], [1.0, 6.0]]
-    """
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+from lno.data.grids import grid_points
+from lno.mesh import grid_cells
 
 
 def unit_grid(grid: Sequence[int]) -> Float[np.ndarray, "n d"]:
     """The points of a grid on [0, 1]^d, both ends included."""
     return grid_points(*(np.linspace(0, 1, n) for n in grid))
-
-
-def grid_cells(grid: Sequence[int]) -> Int[np.ndarray, "cells 4"]:
-    """The quadrilaterals between the points of a grid of two axes, corners in cyclic order.
-
-    >>> grid_cells((2, 3)).tolist()
-    [[0, 3, 4, 1], [1, 4, 5, 2]]
-    """
-    n, m = grid
-    node = np.arange(n * m).reshape(n, m)
-    corners = (node[:-1, :-1], node[1:, :-1], node[1:, 1:], node[:-1, 1:])
-    return np.stack(corners, axis=-1).reshape(-1, 4)
 
 
 def one_channel(values: np.ndarray) -> Float[np.ndarray, "s n 1"]:

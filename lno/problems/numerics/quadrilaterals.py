@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lno.data.grids import grid_points
+
 
 def gauss_rule(n: int) -> tuple[Float[np.ndarray, "p 2"], Float[np.ndarray, " p"]]:
     """Points and weights of the n × n Gauss–Legendre rule, exact for degree 2n − 1 in each axis.
@@ -21,8 +23,7 @@ def gauss_rule(n: int) -> tuple[Float[np.ndarray, "p 2"], Float[np.ndarray, " p"
     '0.444444'
     """
     x, w = np.polynomial.legendre.leggauss(n)
-    points = np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).reshape(-1, 2)
-    return points, np.outer(w, w).ravel()
+    return grid_points(x, x), np.outer(w, w).ravel()
 
 
 def shape_functions(

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from lno import Completion, Fields, Operator, RandomRatio
-from lno.data.covariance import NUGGETS, Covariance, FieldsAtPoints, Residuals
-from lno.data.gaussian_process import LENGTH_SCALES
+from lno.kernel_methods.covariance import NUGGETS, Covariance, FieldsAtPoints, Residuals
+from lno.kernel_methods.gaussian_process import LENGTH_SCALES
 
 LEARNED = Covariance((0.3, 0.9), nugget=0.2, variance=2.0)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lno.data import gaussian_process
-from lno.data.gaussian_process import GaussianProcess, add_nugget, matern
-from lno.data.krige import ConditionedModels
+from lno.kernel_methods import gaussian_process
+from lno.kernel_methods.gaussian_process import GaussianProcess, add_nugget, matern
+from lno.kernel_methods.krige import ConditionedModels
 
 
 def draw(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.io import netcdf_file
 
-from lno.data.grids import completed_axis
-from lno.data.results import Names, Result
+from lno.data.exports.result import Names, Result
+from lno.data.grids import regular_axes
 from lno.files import replacing
 from lno.version import __version__
 
@@ -100,21 +100,11 @@ def _create(
 
 def _axes(result: Result) -> list[Float[np.ndarray, " m"]]:
     """The coordinates along each axis of a regular grid; none where it is not regular."""
-    grid = result.grid
-    if grid is None or len(grid) != result.space:
+    if result.grid is None or len(result.grid) != result.space:
         return []
     index = np.arange(result.points)[None] if result.index is None else result.index
-    axes = []
-    for k, values in enumerate(list(result.coordinates.values())[: result.space]):
-        steps, values = np.broadcast_arrays(np.unravel_index(index, grid)[k], values)
-        axis = np.full(grid[k], np.nan, values.dtype)
-        axis[steps] = values
-        close = np.abs(axis[steps] - values) <= 1e-6 * np.ptp(values)
-        whole = completed_axis(axis)
-        if whole is None or not close.all():
-            return []
-        axes.append(whole)
-    return axes
+    places = list(result.coordinates.values())[: result.space]
+    return regular_axes(result.grid, index, places, 1e-6) or []
 
 
 def _on_grid(

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from lno.data import gaussian_process as gp
-from lno.data import krige as kriging
-from lno.data.gaussian_process import GaussianProcess, add_nugget, matern
-from lno.data.krige import ConditionedModels, krige
+from lno.kernel_methods import gaussian_process as gp
+from lno.kernel_methods import krige as kriging
+from lno.kernel_methods.gaussian_process import GaussianProcess, add_nugget, matern
+from lno.kernel_methods.krige import ConditionedModels, krige
 
 
 def draw(*shape: int, seed: int = 0) -> Tensor:

@@ -16,7 +16,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lno.data.gaussian_process import GaussianProcess, add_nugget, matern, random_subset, take
+from lno.kernel_methods.gaussian_process import (
+    GaussianProcess,
+    add_nugget,
+    matern,
+    random_subset,
+    take,
+)
 
 MAX_POINTS = 4096  # observations used at most, a random subset of more
 CV_POINTS = 2048  # observations used in cross-validation

@@ -48,7 +48,7 @@ class Ensemble:
             propagator.
         size: the standard deviation of the trained fields.
         deviation: the standard deviation that is left after a correction with a learned covariance
-            (`lno.data.covariance`); None: not known.
+            (`lno.kernel_methods.covariance`); None: not known.
     """
 
     fields: Float[np.ndarray, "k b p"]

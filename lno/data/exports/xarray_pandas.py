@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from math import prod
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from lno.data import columns
 from lno.data.fields import Fields
-from lno.data.grids import completed_axis
+from lno.data.grids import regular_axes
 
 SAMPLE = "sample"
 Part = tuple[tuple[str, ...], np.ndarray, dict[str, str]]  # axes, values, attributes
@@ -102,26 +101,14 @@ def _grid_axes(fields: Fields) -> list[np.ndarray] | None:
     x, grid = fields.x_query, fields.grid
     if grid is None or len(grid) != columns.channels(x) or fields.space < len(grid):
         return None
-    found = [np.full(n, np.nan) for n in grid]
-    for k, index in _indices(fields):
-        place = np.unravel_index(index, grid)
-        here = columns.sample(x, k)
-        for axis, at in enumerate(place):
-            found[axis][at] = here[:, axis]
-            if not np.array_equal(found[axis][at], here[:, axis]):
-                return None
-    whole = [axis for axis in map(completed_axis, found) if axis is not None]
-    distinct = all(len(np.unique(axis)) == len(axis) for axis in whole)
-    return whole if len(whole) == len(found) and distinct else None
-
-
-def _indices(fields: Fields) -> Iterator[tuple[int, np.ndarray]]:
-    """Samples with other points than those before, and where in the grid their points are."""
-    assert fields.grid is not None
-    shared = columns.is_shared(fields.x_query)
-    for k in range(1 if shared else len(fields)):
-        index = fields.grid_index
-        yield k, np.arange(prod(fields.grid)) if index is None else columns.sample(index, k)[:, 0]
+    several = range(1 if columns.is_shared(x) else len(fields))
+    places = np.concatenate([columns.sample(x, k) for k in several]).astype(np.float64)
+    index = fields.grid_index
+    every = np.arange(prod(grid))
+    rows = [every if index is None else columns.sample(index, k)[:, 0] for k in several]
+    axes = regular_axes(grid, np.concatenate(rows), places.T, 0.0)
+    distinct = axes is not None and all(len(np.unique(axis)) == len(axis) for axis in axes)
+    return axes if distinct else None
 
 
 def _filled(

@@ -16,11 +16,11 @@ are ensemble optimal interpolation, Evensen, 2003). The nugget is what varies be
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,14 +28,16 @@ from jaxtyping import Bool, Float
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from lno.config import require_range, require_type
-from lno.data.gaussian_process import FACTORS, JITTER, LENGTH_SCALES, matern
+from lno.config import from_dict, require_range, require_type
+from lno.kernel_methods.gaussian_process import FACTORS, JITTER, LENGTH_SCALES, matern
 
 NUGGETS = (1e-6, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)  # candidates
 SENSORS, OTHERS = 512, 512  # points of a field, at random, that decide
 MOST_SENSORS = 4096  # that a correction uses, a random subset of more
 ENTRIES = 2**24  # of a matrix of queries and sensors at once
 SAME = 1e-6  # distance of points that are one, in the units of positions
+KEYS, PREFIX = ("scales", "nugget", "variance"), "covariance."  # in a file, and of its arrays
+ARRAYS = {"points": torch.float64, "values": torch.float32}
 
 
 class Residuals(NamedTuple):
@@ -273,3 +275,41 @@ def _some(one: Residuals) -> Residuals:
         order = torch.randperm(len(pair[0]), generator=random)[:most]
         parts += [values.cpu().double()[order] for values in pair]
     return Residuals(*parts)
+
+
+# -- in the file of an operator: arrays as tensors, all else as JSON -------------------------------
+
+
+def stored_covariance(covariance: Covariance | None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the metadata of a file say of a covariance, and its fields; nothing if there is none."""
+    if covariance is None:
+        return {}, {}
+    numbers = {key: getattr(covariance, key) for key in KEYS}
+    described = {"covariance": {**numbers, "sample": covariance.fields is not None}}
+    if covariance.fields is None:
+        return described, {}
+    return described, {
+        f"{PREFIX}{key}": torch.from_numpy(getattr(covariance.fields, key).copy()).to(kind)
+        for key, kind in ARRAYS.items()
+    }
+
+
+def read_covariance(
+    found: Mapping[str, Any] | None, tensors: dict[str, Tensor]
+) -> Covariance | None:
+    """The covariance that a file describes; its arrays are taken out of `tensors`."""
+    if found is None:
+        return None
+    numbers = dict(found)
+    sample = numbers.pop("sample", None)
+    require_type("covariance.sample", sample, bool)
+    covariance = from_dict(Covariance, {**numbers, "fields": None})
+    if not sample:
+        return covariance
+    arrays = {}
+    for key, kind in ARRAYS.items():
+        tensor = tensors.pop(f"{PREFIX}{key}", None)
+        if tensor is None or tensor.dtype != kind:
+            raise ValueError(f"{PREFIX}{key}: expected numbers of type {kind}")
+        arrays[key] = tensor.numpy()
+    return replace(covariance, fields=FieldsAtPoints(**arrays))

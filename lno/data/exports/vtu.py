@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 import numpy as np
 from jaxtyping import Float, Int
 
-from lno.data.results import Result
+from lno.data.exports.result import Result
 from lno.files import replacing
 from lno.mesh import CORNERS, grid_cells
 from lno.text import visible

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from lno.data.interpolate import interpolate_rbf
+from lno.kernel_methods.rbf import interpolate_rbf
 
 
 def rng():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lno.calibration import Calibration
-from lno.distribution import GROWTH, Ensemble, at_least_usual, scores
+from lno.ensemble import GROWTH, Ensemble, at_least_usual, scores
 
 SOME = Calibration(0.9, 20, (40,), (2.0,), (2.0,), (1.5,), (3.0,))
 

@@ -1,0 +1,1 @@
+"""Data in the forms of other programs: NetCDF and VTU files, datasets of xarray, pandas tables."""
