@@ -23,6 +23,10 @@ COORDINATES = (
     ("longitude", "latitude"),
     ("x",),
     ("lat", "lon"),
+    ("points:0", "points:1", "points:2"),  # ParaView
+    ("points_0", "points_1", "points_2"),
+    ("x-coordinate", "y-coordinate", "z-coordinate"),  # Fluent
+    ("x-coordinate", "y-coordinate"),
 )
 CELLS = ("cells", "triangles", "elements", "faces", "connectivity")
 WEIGHTS = ("weights",)
@@ -165,9 +169,21 @@ def _guess_places(source: Source, roles: Roles, layout: Layout) -> tuple[Roles, 
             return replace(roles, positions=(Term(found.name),)), layout
     for several in COORDINATES:
         names = [lower[name] for name in several if name in lower]
-        if len(names) == len(several) and (several[0] != "lat" or not source.is_table):
+        alike = len({len(free[name].shape) for name in names}) == 1  # x (n,) and y (s, n): a value
+        if len(names) == len(several) and alike and (several[0] != "lat" or not source.is_table):
             return _as_axes([free[name] for name in names], values, roles, layout)
-    return roles, layout
+    return _along_time(source, roles, layout), layout
+
+
+def _along_time(source: Source, roles: Roles, layout: Layout) -> Roles:
+    """Times as positions, where values (samples, times) have nothing else: time series."""
+    values = [source.variables[t.variable].shape for t in (*roles.outputs, *roles.inputs)]
+    for name in _free(source, roles, layout):
+        length = source.variables[name].shape
+        alone = all(shape[1:2] == length and len(shape) in (2, 3) for shape in values)
+        if is_time(name) and values and len(length) == 1 and alone and not source.is_table:
+            return replace(roles, positions=(Term(name),))
+    return roles
 
 
 def _as_axes(
