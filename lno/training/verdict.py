@@ -36,6 +36,8 @@ def verdict(
     'The validation error, 10.00 %, is 5.0 times the training error: more samples would help, ...'
     >>> verdict(flat, 0.09, 0.1)
     'After 20 steps the validation error, 10.00 %, is close to the training error, 9.00 %: a ...'
+    >>> verdict([{"step": 0, "error": 0.3}, *flat], 0.1, 0.1)
+    'The validation error went from 10.00 % to 10.00 % over the last quarter: a longer ...'
     """
     rows = [(row["step"], row["error"]) for row in curve if row.get("error") is not None]
     if len(rows) < FEW_POINTS:
@@ -54,7 +56,10 @@ def verdict(
         return f"The validation error {fell}: a longer run would help."
     if training is None or validation is None:
         return ""
-    if validation < CLOSE * training and end < SHORT:
+    early = min(error for step, error in rows if step <= max(end / 2, rows[0][0]))
+    late = min(error for step, error in rows if step > end / 2)
+    settled = early < (1 - FALLING) * rows[0][1] and late > 0.95 * early  # fell, then stayed
+    if validation < CLOSE * training and end < SHORT and not settled:
         return (
             f"After {end:,} steps the validation error, {_percent(validation)}, is close to the "
             f"training error, {_percent(training)}: a longer run would help."
