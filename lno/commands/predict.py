@@ -181,6 +181,7 @@ def _elsewhere(operator: Operator, given: Fields, at: Path | None, grid: str | N
             shape = None
     if points is None:
         return given  # at the observed points
+    keys = [key for key in ("x", "u", "parameters") if key in given.names]
     return Fields(
         given.x,
         given.u,
@@ -189,7 +190,8 @@ def _elsewhere(operator: Operator, given: Fields, at: Path | None, grid: str | N
         weights=given.weights,
         grid=shape,
         space=given.space,
-        names={key: given.names[key] for key in ("x", "u")},
+        names={key: given.names[key] for key in keys},
+        units={key: given.units[key] for key in keys},
     )
 
 

@@ -120,9 +120,10 @@ class Labels:
         self.require("parameters", 0 if fields.parameters is None else fields.parameters.shape[1])
         low, high = np.array(self.low), np.array(self.high)
         bounded = np.array([p is None for p in period])
-        # Half a cell of a grid is not far, and a window may end between two of its points.
+        # Half a cell of a grid is not far, and a window may end between two of its points. A cloud
+        # of random points ends somewhere inside its domain.
         gridded = self.grid is not None and len(self.grid) == len(low)
-        cells = np.maximum(np.array(self.grid) - 1, 1) if gridded else 5000
+        cells = np.maximum(np.array(self.grid) - 1, 1) if gridded else 50
         slack = 0.5 * (high - low) / cells
         for what, column in (("observed", fields.x), ("query", fields.x_query)):
             outside = total = 0

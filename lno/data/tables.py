@@ -63,7 +63,12 @@ def _place(path: Path, text: Text, name: str, wanted: Sequence[str]) -> int:
     ]
     if not found:
         got = visible(", ".join(text.written))
-        raise ValueError(f"{path}: expected the columns {', '.join(wanted)}, got {got}")
+        inner = name.removeprefix("log(").removesuffix(")")
+        hint = f". Add the column {name}: the natural logarithm of {inner}"
+        raise ValueError(
+            f"{path}: expected the columns {', '.join(wanted)}, got {got}"
+            + hint * (name == f"log({inner})" and inner in text.header)
+        )
     if len(found) > 1:
         raise ValueError(f"{path}: the column {name!r} appears more than once")
     return found[0]

@@ -59,3 +59,24 @@ def test_volumes_of_loose_points_are_not_drawn_and_said_so_before_the_work(
     assert done.returncode == 1 and not (tmp_path / "a.vtu").exists()
     assert "cannot draw points over x, y, z" in done.stderr and ".vtu file" in done.stderr
     assert run(*words, tmp_path / "a.vtu").returncode == 0
+
+
+def test_names_and_units_are_kept_at_other_points(run: Run, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, load = random.uniform(size=(30, 1)), random.uniform(size=(4, 1))
+    data = Fields(
+        x,
+        y=load[:, None] * np.sin(x)[None],
+        parameters=load,
+        names={"x": ["s"], "y": ["T"], "parameters": ["load"]},
+        units={"x": ["m"], "y": ["K"], "parameters": ["N"]},
+    )
+    config = {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+    Operator.fit(data, epochs=1, config=config, progress=False).save(tmp_path / "m.safetensors")
+    (tmp_path / "new.csv").write_text("s [m];load\n0,1;2\n0,2;2\n")
+    (tmp_path / "at.csv").write_text("s\n0.3\n0.4\n0.5\n")
+    words = ("predict", tmp_path / "m.safetensors", tmp_path / "new.csv", "--at")
+    assert run(*words, tmp_path / "at.csv", "--out", tmp_path / "a.h5").returncode == 0
+    found = Fields.load(tmp_path / "a.h5")
+    assert found[0].x_query.ravel().tolist() == [0.3, 0.4, 0.5]
+    assert found.names == {**data.names, "u": []} and found.units == {**data.units, "u": []}

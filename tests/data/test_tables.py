@@ -55,6 +55,7 @@ def test_ordinary_files(table, content):
         ("x;u\n1,5;2\n3;4.5\n", r"expected one decimal mark, got '1,5' in line 2 and '4.5' in"),
         ("x;u\n1.234,5;2\n", r"line 2, column 'x': expected a number, got '1.234,5'"),
         ("X,U\n1,2\n", r"expected the columns"),
+        ("log(x),x\n1,2\n", r"expected the columns x, u, got log\(x\), x$"),
         ("", r"no header: expected the names"),
         ("\n\n", r"no header: expected the names"),
         ("x,u,x\n1,2,3\n", r"the column 'x' appears more than once"),
@@ -123,3 +124,8 @@ def test_double_precision_survives_exactly(tmp_path):
     values = np.array([[1_000_000.001, np.pi], [5_412_345.678, 1 / 3]])
     write_csv(tmp_path / "a.csv", ["x", "u"], values)
     np.testing.assert_array_equal(read_csv(tmp_path / "a.csv", ["x", "u"]), values)
+
+
+def test_a_missing_logarithm_is_explained(table):
+    with pytest.raises(ValueError, match=r"Add the column log\(Re\): the natural logarithm of Re"):
+        read_csv(table("x,Re\n1,2\n"), ["x", "log(Re)"])
