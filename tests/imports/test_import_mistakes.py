@@ -125,6 +125,16 @@ MISTAKES: dict[str, tuple[Make, dict[str, Any], str]] = {
         {"positions": "x,y", "outputs": "T"},
         r"line 2, column 'T': expected a number, got '2,5': write decimals with a point",
     ),
+    "one number for each sample": (
+        lambda path: npz(path, nodes=None),
+        {"inputs": "a", "outputs": "Re"},
+        r"Re \(5,\) has one number for each sample: expected values at points",
+    ),
+    "complex outputs": (
+        lambda path: npz(path, T=T * 1j, nodes=None, Re=None),
+        {},
+        r"cannot tell what is to be learned",
+    ),
     "two decimal marks": (
         lambda path: text(path, "x;y;T\n0;1;2,5\n0;1.5;3\n"),
         {"positions": "x,y", "outputs": "T"},

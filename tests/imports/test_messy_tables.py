@@ -96,3 +96,29 @@ def test_the_times_of_time_series_are_their_positions(tmp_path: Path) -> None:
     fields = Fields.from_files(tmp_path / "a.npz", inputs="force", outputs="disp")
     assert fields.names["x"] == ["t"]
     np.testing.assert_array_equal(fields[0].x[:, 0], t)
+
+
+def test_a_time_axis_of_grids_is_found_and_the_rest_is_the_unit_grid(tmp_path: Path) -> None:
+    t, u = np.linspace(0, 10, 7), RANDOM.normal(size=(4, 7, 3, 2))
+    np.savez(tmp_path / "a.npz", t=t, u=u)
+    found = import_files(tmp_path / "a.npz", outputs="u")
+    assert found.fields.names["x"] == ["x", "y", "t"] and found.fields.grid == (3, 2, 7)
+    np.testing.assert_array_equal(found.fields[0].y[:, 0], np.moveaxis(u[0], 0, -1).ravel())
+    assert any("a grid 3 × 2 of the unit square" in note for note in found.notes)
+
+
+def test_samples_along_the_last_axis_get_a_hint(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.linspace(0, 1, 30), u=np.ones((30, 9)), y=np.ones((30, 9)))
+    notes = import_files(tmp_path / "a.npz").notes
+    assert notes[0].endswith("If the last axis is that of the samples: sample -1")
+    assert len(Fields.from_files(tmp_path / "a.npz", sample="-1")) == 9
+
+
+def test_inputs_at_nodes_and_outputs_in_cells_are_named_as_such(tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    corners = np.array([[0, 0, 0], [1, 0, 0], [1, 1, 0], [0, 1.0, 0]])
+    cells = [("triangle", np.array([[0, 1, 2], [0, 2, 3]]))]
+    data = {"point_data": {"q": corners[:, 0]}, "cell_data": {"T": [np.array([1.0, 2])]}}
+    meshio.Mesh(corners, cells, **data).write(tmp_path / "a.vtu")
+    with pytest.raises(ForeignFileError, match=r"at the nodes of the mesh, the other in its cells"):
+        Fields.from_files(tmp_path / "a.vtu", inputs="q", outputs="T")

@@ -9,6 +9,7 @@ import numpy as np
 
 from lno.data.foreign import ForeignFileError
 from lno.data.importing.arrange import SAMPLE_NAMES, is_time
+from lno.data.importing.shapes import FEW
 from lno.data.imports.mesh import CENTRE
 from lno.data.imports.source import Source, Variable
 from lno.data.mapping import Layout, Roles, Term
@@ -150,7 +151,8 @@ def _guess_time(source: Source, roles: Roles, layout: Layout) -> Layout:
         others = len(layout.axes) or 1
         found = len(shape) >= others + 2 and time.shape[0] in shape[1:]
         places = [source.variables[n].shape[0] for n in layout.axes]
-        found &= time.shape[0] not in places and (bool(places) or bool(roles.positions))
+        known = bool(places) or bool(roles.positions)
+        found &= time.shape[0] not in places and (known or shape.count(time.shape[0]) == 1)
     return replace(layout, time=time.name) if found else layout
 
 
@@ -180,7 +182,10 @@ def _along_time(source: Source, roles: Roles, layout: Layout) -> Roles:
     values = [source.variables[t.variable].shape for t in (*roles.outputs, *roles.inputs)]
     for name in _free(source, roles, layout):
         length = source.variables[name].shape
-        alone = all(shape[1:2] == length and len(shape) in (2, 3) for shape in values)
+        alone = all(
+            shape[1:2] == length and (len(shape) == 2 or (len(shape) == 3 and shape[2] <= FEW))
+            for shape in values
+        )
         if is_time(name) and values and len(length) == 1 and alone and not source.is_table:
             return replace(roles, positions=(Term(name),))
     return roles
@@ -236,7 +241,9 @@ def _guess_problem(source: Source, roles: Roles, layout: Layout) -> Roles:
         if inputs.lower() == "u":
             inputs, outputs = outputs, inputs
     values = [n for n in free if len(source.variables[n].shape) > (0 if source.is_table else 1)]
-    if outputs is None and len(values) == 1:
+    others = [v for n in _free(source, places, with_axes) if (v := source.variables[n]).shape[1:]]
+    unread = any(not v.is_number for v in others)  # complex numbers may be the outputs
+    if outputs is None and len(values) == 1 and not unread:
         outputs, inputs = values[0], None
     if outputs is None:
         raise ForeignFileError(
