@@ -37,7 +37,8 @@ def by_shapes(source: Source, roles: Roles, layout: Layout) -> Arrangement:
         f"{source.name}: the shapes do not fit together: {', '.join(used)}. Expected positions "
         "(points, coordinates) or (samples, points, coordinates), inputs and outputs (samples, "
         "points, channels), parameters (samples, parameters), or grids (samples, …) with axes. "
-        "Inputs and outputs are at the same points; for others use lno.Fields(x, u, x_query, y) in Python"
+        "Inputs and outputs are at the same points; for others use "
+        "lno.Fields(x, u, x_query, y) in Python"
     )
 
 
