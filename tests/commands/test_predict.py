@@ -32,6 +32,16 @@ def test_files_of_one_sample_need_a_choice_before_the_work(run: Run, files: Path
     assert "bug" not in done.stderr
 
 
+def test_the_folder_of_a_run_stands_for_its_model(run: Run, files: Path) -> None:
+    (files / "m.safetensors").rename(files / "model.safetensors")
+    assert run("predict", files, files / "data.h5", "--out", files / "a.h5").returncode == 0
+    assert "df" in run("info", files).stdout
+    (files / "model.safetensors").unlink()
+    done = run("predict", files, files / "data.h5", "--out", files / "a.h5")
+    assert "model.safetensors does not exist: expected a model" in done.stderr
+    assert "model.safetensors does not exist" in run("info", files).stderr
+
+
 def test_several_samples_fit_into_a_grid_with_names(
     run: Run, files: Path, operator: Operator
 ) -> None:
