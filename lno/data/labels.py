@@ -86,7 +86,8 @@ class Labels:
         """Raise unless there are as many coordinates, channels or parameters as in training."""
         names = self.names.get(key, [])
         if got != len(names):
-            what = {"x": "coordinates", "parameters": "numbers"}.get(key, "channels")
+            what = {"x": "coordinate", "parameters": "number"}.get(key, "channel")
+            what += "s" * (len(names) != 1)
             listed = f" ({', '.join(names)})" if names else ""
             if key == "parameters" and not names:
                 raise ValueError(

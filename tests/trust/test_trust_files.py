@@ -125,7 +125,7 @@ def test_a_calibration_of_another_operator_is_refused(line: Trained, cloud: Trai
     trust = line.operator.trust
     with pytest.raises(ValueError, match=r"Reference.low: expected 10 numbers .* got 12"):
         replace(cloud.operator, trust=trust)
-    with pytest.raises(ValueError, match="Widths: expected 1 channels and 2 axes"):
+    with pytest.raises(ValueError, match="Widths: expected 1 channel and 2 axes"):
         replace(cloud.operator, trust=replace(trust, reference=None, thresholds={}))
     reference = trust.reference
     assert reference is not None
@@ -151,7 +151,7 @@ def test_what_cannot_be_promised_is_refused(line: Trained) -> None:
     with pytest.raises(ValueError, match=r"y: expected 2 channels \(df, power\), got 1"):
         op.calibrated(Fields(line.held_out.x, line.held_out.u, y=line.held_out.u))
     other = Fields(line.held_out.x, np.repeat(line.held_out.u, 2, -1), y=line.held_out.y)
-    with pytest.raises(ValueError, match=r"u: expected 1 channels \(f\), got 2"):
+    with pytest.raises(ValueError, match=r"u: expected 1 channel \(f\), got 2"):
         op.calibrated(other)
 
 
