@@ -205,7 +205,8 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
     for name, all_values in values.items():
         each = all_values[judges]
         if name == LATENT:
-            limits[name] = prediction_limit(each, rate)
+            # Samples that are all alike have distances near zero; those of training are about one.
+            limits[name] = max(prediction_limit(each, rate), 1.0)
         else:
             limits[name] = max(threshold(each, rate), SLACK[name])
     to_fit, others = ([errors[k] for k in chosen] for chosen in (first, rest))

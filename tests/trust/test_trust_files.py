@@ -125,7 +125,7 @@ def test_a_calibration_of_another_operator_is_refused(line: Trained, cloud: Trai
     trust = line.operator.trust
     with pytest.raises(ValueError, match=r"Reference.low: expected 10 numbers .* got 12"):
         replace(cloud.operator, trust=trust)
-    with pytest.raises(ValueError, match="Widths: expected 1 channel and 2 axes"):
+    with pytest.raises(ValueError, match="Widths: expected 1 channels and 2 axes"):
         replace(cloud.operator, trust=replace(trust, reference=None, thresholds={}))
     reference = trust.reference
     assert reference is not None
