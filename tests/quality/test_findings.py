@@ -95,6 +95,7 @@ def test_constant_channels_and_decades() -> None:
     [wide_u, constant_y] = of("warning", quick_findings(wide))
     assert "input 'k' is positive and spans 4.0 decades" in wide_u and "--log k" in wide_u
     assert "output 'y0' is 3 everywhere" in constant_y
+    assert not any("POD" in note for note in of("note", findings(wide)))  # nothing varies
     assert any("parameter 'Re' is 7 everywhere" in note for note in of("note", findings(wide)))
 
 
