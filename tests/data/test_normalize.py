@@ -173,5 +173,5 @@ def test_no_channels():
 def test_values_beyond_single_precision_ask_for_another_unit(scale: float) -> None:
     values = scale * np.random.default_rng(0).normal(size=(4, 5, 1))
     data = Fields(np.linspace(0, 1, 5)[:, None], y=values, names={"y": ["p"]})
-    with pytest.raises(ValueError, match="y, channel 'p': .* single precision: choose a unit"):
+    with pytest.raises(ValueError, match=r"y, channel 'p': .* single precision: choose a unit"):
         Normalizers.fit(data)
