@@ -47,7 +47,8 @@ def variation_findings(fields: Fields) -> list[Finding]:
     own, error = np.sqrt(1 - ENERGY), np.sqrt(squares)
     with_half = 100 * np.sqrt(halves)
     seen = (
-        f"{subject} {100 * ENERGY:g} % of the variance of the outputs, up to an error of {100 * own:.0f} %; held-out outputs have an error of "
+        f"{subject} {100 * ENERGY:g} % of the variance of the outputs, up to "
+        f"an error of {100 * own:.0f} %; held-out outputs have an error of "
         f"{100 * error:.2g} % in this basis ({with_half:.2g} % with half of the samples)"
     )
     if error <= LARGE * own:
