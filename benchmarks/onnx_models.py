@@ -11,6 +11,7 @@ results/benchmarks/onnx_models.json.
 from __future__ import annotations
 
 import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -58,11 +59,12 @@ def main() -> None:
     options.add_argument("models", nargs="*", metavar="MODEL", help=", ".join(MODELS))
     options.add_argument("--out", type=Path, default=RESULT)
     given = options.parse_args()
-    rows = []
+    before = json.loads(given.out.read_text())["rows"] if given.out.exists() else []
+    rows = {row["model"]: row for row in before}  # those of other models stay
     for kind in given.models or MODELS:
-        rows.append(measure(kind))
-        print(rows[-1], flush=True)
-    write_json(given.out, {"rows": rows, "grid": GRID})
+        rows[kind] = measure(kind)
+        print(rows[kind], flush=True)
+    write_json(given.out, {"rows": [rows[k] for k in MODELS if k in rows], "grid": GRID})
 
 
 if __name__ == "__main__":

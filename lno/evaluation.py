@@ -80,7 +80,8 @@ def evaluate(
         assert batch.y is not None
         if prediction.shape != batch.y.shape:
             raise ValueError(
-                f"y: expected {prediction.shape[-1]} channels, got {batch.y.shape[-1]}"
+                f"y: expected {prediction.shape[-1]} channel{'s' * (prediction.shape[-1] != 1)}, "
+                f"got {batch.y.shape[-1]}"
             )
         if where is not None:
             batch, prediction = batch.at_queries(where), prediction[:, where]

@@ -27,9 +27,10 @@ from torch import Tensor, nn
 from lno.data import Batch
 from lno.data.normalize import Standardizer
 from lno.files import replacing
-from lno.models import Model, apply_model
+from lno.models import MODELS, Model, apply_model
 from lno.prediction import answers
 from lno.tasks import Rollout, Snapshots, to_json
+from lno.text import visible
 from lno.training.precision import matmul_precision
 from lno.version import __version__
 
@@ -41,6 +42,11 @@ TRACED = (2, 7, 5)  # samples, points and queries; none is one, which would coun
 SIZES = ((1, 3, 1), (2, 64, 33), (3, 257, 129))  # that are compared
 TOLERANCE = 1e-4  # of the standard deviation of a channel, between the graph and PyTorch
 FAR = 1e3  # standard deviations from zero: beyond, single precision would lose digits
+# What models compute that ONNX has no operator for.
+NO_OPERATOR = {
+    **dict.fromkeys(("fno", "geofno", "ffno", "ufno"), "complex Fourier transforms"),
+    "ono": "Cholesky factorisations",
+}
 INSTALL = "pip install 'latent-neural-operator[export]'"
 
 
@@ -103,6 +109,12 @@ def export_onnx(operator: Operator, path: str | Path) -> float:
 
 def require_exportable(operator: Operator) -> None:
     """Raise unless the prediction of an operator is one graph."""
+    if operator.kind in NO_OPERATOR:
+        *others, last = (kind for kind in MODELS if kind not in NO_OPERATOR)
+        raise ValueError(
+            f"{operator.kind} cannot be exported: ONNX has no operator for its "
+            f"{NO_OPERATOR[operator.kind]}. Train one of {', '.join(others)} or {last}"
+        )
     if operator.conditional:
         raise ValueError(
             "the operator is conditional: its predictions are corrected by kriging, which is no "
@@ -192,9 +204,12 @@ def _convert(operator: Operator) -> Any:
             assert program is not None
             return program.model_proto
     except Exception as error:  # whatever a model does that has no counterpart in ONNX
-        reason = str(error).strip().splitlines() or [type(error).__name__]
+        first: BaseException = error
+        while first.__cause__ is not None:  # PyTorch's own message is advice to its developers
+            first = first.__cause__
+        reason = str(first).strip().splitlines() or [type(first).__name__]
         raise ValueError(
-            f"{operator.kind} cannot be exported to ONNX: {reason[0][:200]}"
+            f"{operator.kind} cannot be exported to ONNX: {visible(reason[0])[:200]}"
         ) from error
 
 

@@ -196,6 +196,8 @@ class Operator(OperatorOutput):
     def __repr__(self) -> str:
         names = (", ".join(self.labels.names[key]) for key in ("u", "x", "y"))
         u, x, y = (visible(name or "positions") for name in names)
+        if numbers := self.labels.names.get("parameters"):
+            x += visible(f", parameters {', '.join(numbers)}")
         each = f"{len(self.members)} × " if len(self.members) > 1 else ""
         weights = self.parameters // len(self.members)
         return f"Operator({each}{self.kind} with {weights:,} weights: {u} of {x} → {y})"

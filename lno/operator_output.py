@@ -12,7 +12,7 @@ import torch
 from lno.data import Fields
 from lno.data.checks import described, is_texts, require_path, require_type
 from lno.metrics import relative_l2
-from lno.text import html_table
+from lno.text import html_table, percent
 from lno.training.device import hardware, pick_device
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class OperatorOutput:
             rows.append(["training", f"{origin['steps']:,} steps, {origin['seconds']} s{ended}"])
         curve = origin.get("curve") or [{}]
         if curve[-1].get("error") is not None:
-            rows.append(["validation", f"relative L2 {100 * curve[-1]['error']:.2f} %"])
+            rows.append(["validation", f"relative L2 {percent(curve[-1]['error'])}"])
         return html_table(repr(self), rows)
 
 

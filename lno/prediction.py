@@ -22,6 +22,7 @@ from lno.data import Batch, Fields
 from lno.data.checks import SMALLEST_AREA
 from lno.data.climatology import Climatology, with_background
 from lno.data.columns import as_real
+from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
 from lno.kernel_methods.krige import ConditionedModels
 from lno.models import Model, apply_model
@@ -106,7 +107,7 @@ def observations(
     background: Any = None,
 ) -> Observations:
     """The arguments of `Operator.predict` as data that the operator can read."""
-    found = _as_observations(x, u, x_query, parameters, weights, background, operator.labels.space)
+    found = _as_observations(x, u, x_query, parameters, weights, background, operator.labels)
     if found.weighted and not operator.model.reads_weights:
         raise ValueError(f"weights: {operator.kind} does not read the sizes of points; lno does")
     found = replace(found, fields=as_trained(operator, found.fields))
@@ -125,7 +126,7 @@ def as_trained(operator: Operator, fields: Fields) -> Fields:
 
 
 def _as_observations(
-    x: Any, u: Any, x_query: Any, parameters: Any, weights: Any, background: Any, space: int
+    x: Any, u: Any, x_query: Any, parameters: Any, weights: Any, background: Any, labels: Labels
 ) -> Observations:
     """The arguments of `Operator.predict` as data; NumPy, torch or nested lists."""
     if isinstance(x, Fields):
@@ -144,6 +145,10 @@ def _as_observations(
                 f"channels) of several, or a list of arrays; got shape {v.shape}. For one channel "
                 "write values[..., None]"
             )
+    positions = present["x"]
+    one = positions[0] if isinstance(positions, list) and len(positions) else positions
+    if np.ndim(one) > 1:
+        labels.require("x", np.shape(one)[-1])
     single = all(not isinstance(v, list) and v.ndim == 2 for v in present.values())
     for name in ("u", "background"):
         if single and name in present:
@@ -157,7 +162,7 @@ def _as_observations(
     if parameters is not None:
         parameters = np.atleast_2d(as_real("parameters", parameters))
     others = {"parameters": parameters, "weights": weights, "background": arrays["background"]}
-    fields = Fields(arrays["x"], arrays["u"], arrays["x_query"], **others, space=space)
+    fields = Fields(arrays["x"], arrays["u"], arrays["x_query"], **others, space=labels.space)
     listed = isinstance(arrays["x"], list) or isinstance(arrays["x_query"], list)
     first = (v[0] if isinstance(v, list | tuple) and v else v for v in (x, u))
     device = next((v.device for v in first if isinstance(v, Tensor)), None)

@@ -89,3 +89,12 @@ def html_table(title: str, rows: Sequence[Sequence[object]]) -> str:
         cells = "".join(f"<td>{escape(visible(cell))}</td>" for cell in others)
         lines.append(f"<tr><th>{escape(visible(first))}</th>{cells}</tr>")
     return f"<b>{escape(visible(title))}</b><table>{''.join(lines)}</table>"
+
+
+def percent(share: float) -> str:
+    """A share with two decimals, or with two digits where it is small.
+
+    >>> percent(0.1234), percent(0.00001234)
+    ('12.34 %', '0.0012 %')
+    """
+    return f"{100 * share:.2f} %" if abs(share) >= 1e-3 or share == 0 else f"{100 * share:.2g} %"

@@ -183,6 +183,10 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
     assert "6.33 %, the operator 2 %" in worse
     alike = between([0.01, 0.02, 0.03], [0.02, 0.01, 0.031])
     assert alike.startswith("A simple baseline is about as good: kriging has")
+    unsure = between([0.2, 0.02, 0.03, 0.2], [0.02, 0.03, 0.04, 0.19])
+    assert unsure.startswith("A simple baseline may be better: kriging has")
+    always = between([0.01 * k**3 for k in range(1, 9)], [0.009 * k**3 for k in range(1, 9)])
+    assert always.startswith("A simple baseline is better")  # on 8 of 8, though the means are close
     some = between([0.01, 0.5, 0.01], [0.02, np.nan, 0.02])  # on the samples of both
     assert "kriging, has a mean relative L2 error of 2 %, the operator 1 %" in some
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")

@@ -263,15 +263,15 @@ def test_predict_at_points_of_choice_as_h5(run: Run, folder: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("t,x\n0,0\n", "line 1: expected the columns t, x, height, got t, x"),
+        ("t,x\n0,0\n", "bad.csv: expected the columns t, x, height, got t, x"),
         ("t,x,height\n0,0,one\n", "line 2, column 'height': expected a number, got 'one'"),
         (
             "t,x,height\n0,0,1\n0.5,0.5,nan\n",
             "line 3, column 'height': expected a number, got 'nan'",
         ),
-        ("t,x,height\n0,0\n", "line 2: expected 3 cells, got 2"),
+        ("t,x,height\n0,0\n", "line 2: expected 3 cells as in the header, got 2"),
         ("t,x,height\n", "has no rows"),
-        ("", "line 1: expected the columns"),
+        ("", "has no header: expected the names of its columns"),
         ("t,x,height\n0,0,1\n0,0,2\n", "are the same position [0.0, 0.0] with different u"),
     ],
 )

@@ -218,6 +218,26 @@ def test_a_model_without_a_graph_is_an_error_of_one_line(
     assert not list(tmp_path.iterdir()) and capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [
+        ("fno", {"width": 4, "modes": 2, "reference": None}),
+        ("ono", {"width": 8, "layers": 1, "heads": 2, "modes": 4}),
+    ],
+)
+def test_a_model_that_onnx_has_no_operators_for_names_others(
+    kind: str, sizes: dict[str, Any], tmp_path: Path
+) -> None:
+    pytest.importorskip("onnxruntime")
+    op = trained(data(period=None), model=kind, config=sizes)
+    with pytest.raises(
+        ValueError, match=rf"^{kind} cannot be .* Train one of lno, .* or sliced_ln"
+    ):
+        op.export(tmp_path / "a.onnx")
+    with pytest.raises(ValueError, match=r"^\w+ cannot be .* ONNX: No ONNX function [^\x1b]*$"):
+        export._convert(export._on_cpu(op))  # or the table is out of date
+
+
 def test_a_missing_package_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

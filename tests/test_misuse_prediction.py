@@ -188,3 +188,21 @@ def test_one_sample_and_several_do_not_mix(operator: Operator) -> None:
             operator.predict(**given)
     assert operator.predict(X, U[0]).shape == (6, 1)
     assert operator.predict(X, U).shape == (5, 6, 1)  # positions that samples share
+
+
+def test_the_wrong_number_of_coordinates_is_named(operator: Operator) -> None:
+    d = X.shape[-1]
+    few = X[..., : d - 1] if d > 1 else np.concatenate((X, X), -1)
+    word = rf"^x: expected {d} coordinates? \(.*\), got {few.shape[-1]}$"
+    with pytest.raises(ValueError, match=word):
+        operator.predict(few, U[0])
+    with pytest.raises(ValueError, match=word):
+        operator.predict([few, few], [U[0], U[0]])
+    with pytest.raises(ValueError, match="parameters: expected an array of numbers, got a dict"):
+        operator.predict(X, U[0], parameters={"load": 3})
+
+
+def test_an_operator_shows_its_parameters() -> None:
+    data = Fields(X, y=U, parameters=np.arange(float(len(U)))[:, None])
+    made = Operator.fit(data, epochs=1, config=TINY, progress=False, device="cpu")
+    assert ", parameters parameter0 → y0)" in repr(made)

@@ -54,8 +54,8 @@ def test_chunks_of_points_do_not_change_the_prediction(
 @pytest.mark.parametrize(
     ("x", "u", "message"),
     [
-        (np.zeros((5, 2)), np.zeros((5, 1)), r"x: expected 1 coordinates \(x0\), got 2"),
-        (np.zeros((5, 1)), np.zeros((5, 3)), r"u: expected 1 channels \(f\), got 3"),
+        (np.zeros((5, 2)), np.zeros((5, 1)), r"x: expected 1 coordinate \(x0\), got 2"),
+        (np.zeros((5, 1)), np.zeros((5, 3)), r"u: expected 1 channel \(f\), got 3"),
         (np.zeros((5, 1)), np.zeros((4, 1)), "u, sample 0: expected 5 points as in x, got 4"),
         (np.zeros((0, 1)), np.zeros((0, 1)), "has no points: expected at least one"),
         (
@@ -75,11 +75,11 @@ def test_bad_input_is_named(operator: Operator, x: object, u: object, message: s
 
 def test_data_of_another_kind_are_not_evaluated(operator: Operator, line_fields: Fields) -> None:
     x, u, y = line_fields.x, line_fields.u, line_fields.y
-    with pytest.raises(ValueError, match=r"x: expected 1 coordinates \(x0\), got 2"):
+    with pytest.raises(ValueError, match=r"x: expected 1 coordinate \(x0\), got 2"):
         operator.evaluate(Fields(np.concatenate([x] * 2, -1), u, y=y))
-    with pytest.raises(ValueError, match=r"u: expected 1 channels \(f\), got 2"):
+    with pytest.raises(ValueError, match=r"u: expected 1 channel \(f\), got 2"):
         operator.evaluate(Fields(x, np.concatenate([u] * 2, -1), y=y))
-    with pytest.raises(ValueError, match="y: expected 1 channels, got 3"):
+    with pytest.raises(ValueError, match="y: expected 1 channel, got 3"):
         operator.evaluate(Fields(x, u, y=np.concatenate([y] * 3, -1)))
     with pytest.raises(ValueError, match="Fields hold everything"):
         operator.predict(line_fields, x_query=x)

@@ -10,7 +10,7 @@ import typer
 from lno.assessment import Assessment, assess
 from lno.commands.console import new_app, say, show, show_errors, show_table
 from lno.data import Fields
-from lno.experiments.runs import MODEL
+from lno.experiments.runs import model_file
 from lno.experiments.sources import held_out_samples, samples_to_test, training_samples
 from lno.files import require_folder, write_text
 from lno.operator import Operator
@@ -46,7 +46,7 @@ def evaluate(
     With --report or --train, the operator is compared with simple baselines: mean and nearest of
     training samples, kernel ridge regression, and kriging where there are sensors.
     """
-    path = model / MODEL if model.is_dir() else model
+    path = model_file(model)
     if page is not None:
         require_folder(page.parent)  # before the work
     operator = Operator.load(path, device)

@@ -13,6 +13,7 @@ import typer
 from lno.commands.console import new_app, show_lines
 from lno.config import to_dict
 from lno.data import Fields, columns
+from lno.experiments.runs import model_file
 from lno.operator import Operator
 from lno.tasks import to_json
 from lno.training.device import hardware, pick_device
@@ -25,7 +26,8 @@ app = new_app()
 @app.command(epilog="Example: lno info quickstart/model.safetensors")
 def info(
     file: Annotated[
-        Path | None, typer.Argument(help="A model or a data file; none: this machine.")
+        Path | None,
+        typer.Argument(help="A model, the folder of a run, or a data file; none: this machine."),
     ] = None,
 ) -> None:
     """Describe a model, a data file, or this installation."""
@@ -44,7 +46,8 @@ def describe_installation() -> dict[str, str]:
 
 def describe_file(path: str | Path) -> dict[str, str]:
     """What a model or data file holds, as lines of key and value."""
-    kind = Path(path).suffix
+    path = model_file(Path(path))
+    kind = path.suffix
     if kind in (".h5", ".hdf5"):
         return describe_fields(Fields.load(path))
     if kind == ".safetensors":

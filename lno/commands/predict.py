@@ -15,6 +15,7 @@ from lno.data.pictures import nodes_of_sample
 from lno.data.tables import read_csv
 from lno.data.write import require_suffix, write
 from lno.experiments.pictures import prediction_picture
+from lno.experiments.runs import model_file
 from lno.operator import Operator
 from lno.report import plots
 from lno.scores import warn_if_flagged
@@ -27,7 +28,9 @@ app = new_app()
     epilog="Example: lno predict model.safetensors sensors.csv --out field.csv --plot field.png"
 )
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file (.safetensors).")],
+    model: Annotated[
+        Path, typer.Argument(help="A model file (.safetensors), or the folder of a run.")
+    ],
     observed: Annotated[
         Path,
         typer.Argument(
@@ -71,7 +74,7 @@ def predict(
         raise ValueError(f"cannot write {result}: it is read from, and would be lost")
     if plot is not None:
         plots.require_kind(plot)
-    operator = Operator.load(model, device)
+    operator = Operator.load(model_file(model), device)
     given = _observations(operator, observed)
     if sample is not None:
         if sample >= len(given):
@@ -181,6 +184,7 @@ def _elsewhere(operator: Operator, given: Fields, at: Path | None, grid: str | N
             shape = None
     if points is None:
         return given  # at the observed points
+    keys = [key for key in ("x", "u", "parameters") if key in given.names]
     return Fields(
         given.x,
         given.u,
@@ -189,7 +193,8 @@ def _elsewhere(operator: Operator, given: Fields, at: Path | None, grid: str | N
         weights=given.weights,
         grid=shape,
         space=given.space,
-        names={key: given.names[key] for key in ("x", "u")},
+        names={key: given.names[key] for key in keys},
+        units={key: given.units[key] for key in keys},
     )
 
 

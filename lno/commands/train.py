@@ -232,7 +232,10 @@ def _show_bounds(operator: Operator) -> None:
     """Whether predictions of the model have bounds, and what these guarantee."""
     bounds = operator.trust.bounds
     if bounds is None:
-        show(f"no bounds: calibrating them takes {HELD_OUT} held-out samples (Operator.calibrated)")
+        show(
+            f"no bounds: they are calibrated on {HELD_OUT} validation samples or more. Import the "
+            "data with --split TRAIN,VALIDATION,TEST, or see Operator.calibrated"
+        )
     else:
         show(
             f"lno predict --bounds {bounds.level:g}, calibrated on {bounds.samples} held-out "

@@ -335,6 +335,8 @@ def as_real(name: str, values: Any) -> np.ndarray:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
     if array.dtype.kind in "biuf":
         return array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+    if isinstance(values, dict):
+        raise ValueError(f"{name}: expected an array of numbers, got a dict: pass its values")
     advice = {
         "c": "pass the real and the imaginary part as two channels",
         "O": "of a pandas table, drop or fill missing values (NA), then pass .to_numpy(float)",

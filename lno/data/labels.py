@@ -86,7 +86,8 @@ class Labels:
         """Raise unless there are as many coordinates, channels or parameters as in training."""
         names = self.names.get(key, [])
         if got != len(names):
-            what = {"x": "coordinates", "parameters": "numbers"}.get(key, "channels")
+            what = {"x": "coordinate", "parameters": "number"}.get(key, "channel")
+            what += "s" * (len(names) != 1)
             listed = f" ({', '.join(names)})" if names else ""
             if key == "parameters" and not names:
                 raise ValueError(
@@ -120,9 +121,10 @@ class Labels:
         self.require("parameters", 0 if fields.parameters is None else fields.parameters.shape[1])
         low, high = np.array(self.low), np.array(self.high)
         bounded = np.array([p is None for p in period])
-        # Half a cell of a grid is not far, and a window may end between two of its points.
+        # Half a cell of a grid is not far, and a window may end between two of its points. A cloud
+        # of random points ends somewhere inside its domain.
         gridded = self.grid is not None and len(self.grid) == len(low)
-        cells = np.maximum(np.array(self.grid) - 1, 1) if gridded else 5000
+        cells = np.maximum(np.array(self.grid) - 1, 1) if gridded else 50
         slack = 0.5 * (high - low) / cells
         for what, column in (("observed", fields.x), ("query", fields.x_query)):
             outside = total = 0

@@ -21,6 +21,7 @@ from lno.data.columns import Column
 from lno.data.fields import Fields
 
 COARSE = 0.01  # of a period: the distance of neighbouring numbers, beyond which places are lost
+LARGEST = 1e30  # means and standard deviations; single precision ends at 3e38
 
 
 @dataclass(frozen=True)
@@ -229,6 +230,14 @@ class Normalizers:
         if fields.parameters is not None:
             parameters = Standardizer.fit([fields.parameters[:, None]], count)
         u, y = Standardizer.fit([fields.u], count), Standardizer.fit([anomalies(fields)], count)
+        for key, scale in (("u", u), ("y", y)):
+            for name, mean, std in zip(fields.names[key], scale.mean, scale.std, strict=True):
+                if not 1 / LARGEST < std < LARGEST or abs(mean) > LARGEST:
+                    raise ValueError(
+                        f"{key}, channel {name!r}: has a mean of {mean:.3g} and a standard "
+                        f"deviation of {std:.3g}, and predictions are in single precision: choose "
+                        f"a unit in which both are below {LARGEST:g} and above {1 / LARGEST:g}"
+                    )
         return cls(Coordinates.fit(fields), u, y, parameters)
 
     @property

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from lno.data.csv_text import (
+    KIND,
+    Text,
+    as_number,
+    note_mark,
+    opened,
+    require_one_decimal_mark,
+)
 from lno.files import replacing
+from lno.text import visible
 
 PART = 65_536  # rows that are in memory at once
 
@@ -24,57 +32,55 @@ def read_csv(path: str | Path, wanted: Sequence[str]) -> np.ndarray:
 
 
 def read_header(path: str | Path) -> list[str]:
-    """The names of the columns of a CSV file."""
-    lines = _lines(Path(path))
-    return [name.strip() for name in lines[0][1]] if lines else []
-
-
-def _lines(path: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a CSV file with the numbers of their lines."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist: expected a CSV file with a header")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder: expected a CSV file with a header")
-    lines: list[tuple[int, list[str]]] = []
-    try:
-        reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig")), strict=True)
-        lines.extend((reader.line_num, line) for line in reader)
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a CSV file: {error}") from error
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {reader.line_num}: not a CSV file: {error}") from error
-    return lines
+    """The names of the columns of a CSV file, without and with their units."""
+    with opened(_existing(path)) as text:
+        return [*text.header, *text.written]
 
 
 def read_numbered(path: str | Path, wanted: Sequence[str]) -> tuple[np.ndarray, list[int]]:
     """Like `read_csv`, with the line number of each row."""
-    path = Path(path)
-    lines = _lines(path)
-    header = [name.strip() for name in lines[0][1]] if lines else []
-    missing = [name for name in wanted if name not in header]
-    if missing:
-        got = ", ".join(header) or "nothing"
-        hint = ": separate them by commas" if len(header) == 1 and ";" in got else ""
-        raise ValueError(
-            f"{path}, line 1: expected the columns {', '.join(wanted)}, got {got}{hint}"
-        )
-    twice = [name for name in wanted if header.count(name) > 1]
-    if twice:
-        raise ValueError(f"{path}, line 1: the column {twice[0]!r} appears more than once")
-    places = [header.index(name) for name in wanted]
-    rows, numbers = [], []
-    for number, line in lines[1:]:
-        if not any(cell.strip() for cell in line):
-            continue
-        if len(line) != len(header):
-            raise ValueError(
-                f"{path}, line {number}: expected {len(header)} cells, got {len(line)}"
-            )
-        rows.append([_number(path, number, header[k], line[k]) for k in places])
-        numbers.append(number)
+    path = _existing(path)
+    rows, lines = [], []
+    marks: dict[str, tuple[int, str]] = {}
+    with opened(path) as text:
+        places = [_place(path, text, name, wanted) for name in wanted]
+        for line, cells in text.rows:
+            rows.append([_number(path, line, text.header[k], cells[k], text.comma) for k in places])
+            lines.append(line)
+            if text.comma:
+                for k in places:
+                    note_mark(marks, line, cells[k])
+    require_one_decimal_mark(path, marks)
     if not rows:
         raise ValueError(f"{path} has no rows: expected at least one point")
-    return np.array(rows, dtype=np.float64), numbers
+    return np.array(rows, dtype=np.float64), lines
+
+
+def _place(path: Path, text: Text, name: str, wanted: Sequence[str]) -> int:
+    """The number of a column, by its name with or without the unit."""
+    found = [
+        k for k, names in enumerate(zip(text.header, text.written, strict=True)) if name in names
+    ]
+    if not found:
+        got = visible(", ".join(text.written))
+        inner = name.removeprefix("log(").removesuffix(")")
+        hint = f". Add the column {name}: the natural logarithm of {inner}"
+        raise ValueError(
+            f"{path}: expected the columns {', '.join(wanted)}, got {got}"
+            + hint * (name == f"log({inner})" and inner in text.header)
+        )
+    if len(found) > 1:
+        raise ValueError(f"{path}: the column {name!r} appears more than once")
+    return found[0]
+
+
+def _existing(path: str | Path) -> Path:
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist: expected {KIND}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: expected {KIND}")
+    return path
 
 
 def write_csv(path: str | Path, names: Sequence[str], values: np.ndarray) -> None:
@@ -95,11 +101,10 @@ def write_columns(path: str | Path, names: Sequence[str], columns: Sequence[np.n
             writer.writerows(zip(*rows, strict=True))
 
 
-def _number(path: Path, line: int, column: str, cell: str) -> float:
-    try:
-        value = math.nan if "_" in cell else float(cell)  # Python reads 1_000 as a number
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{path}, line {line}, column {column!r}: expected a number, got {cell!r}")
+def _number(path: Path, line: int, column: str, cell: str, comma: bool) -> float:
+    value = as_number(cell, comma)
+    if value is None or math.isnan(value):
+        raise ValueError(
+            f"{path}, line {line}, column {column!r}: expected a number, got {visible(cell[:80])!r}"
+        )
     return value

@@ -33,6 +33,11 @@ MODEL = "model.safetensors"
 Samples = tuple[Fields, Fields | float, Fields]  # training, validation (or a share), test
 
 
+def model_file(path: Path) -> Path:
+    """The model file that a user means: the file itself, or that in the folder of a run."""
+    return path / MODEL if path.is_dir() else path
+
+
 @dataclass(frozen=True)
 class RunSpec:
     """A setup that is run from one or several seeds.

@@ -20,6 +20,7 @@ from lno import tasks
 from lno.config import to_dict
 from lno.data import Fields
 from lno.files import owning, remove, remove_leftovers, require_folder, write_text
+from lno.text import percent
 from lno.training.best import best_steps
 from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
 from lno.training.device import hardware, is_shared
@@ -160,7 +161,7 @@ def identify(training: Training, kind: str, digest: str) -> dict[str, Any]:
 
 def status(now: Progress, training: Training) -> str:
     """The text beside the progress bar; where it is narrow, the last parts are left out."""
-    error = [] if now.error is None else [f"validation error {100 * now.error:.2f} %"]
+    error = [] if now.error is None else [f"validation error {percent(now.error)}"]
     parts = [*error, f"epoch {now.epoch}", f"loss {now.loss:.4f}"]
     parts.append(f"{now.points_per_second:,.0f} points/s")
     if training.device.type == "cuda":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from lno.text import percent
+
 LAST = 0.25  # of the schedule, whose gain is judged
 FEW_POINTS = 8  # of the learning curve: too few to judge
 FALLING = 0.15  # a fall of the validation error by this share is one that would go on
@@ -36,6 +38,8 @@ def verdict(
     'The validation error, 10.00 %, is 5.0 times the training error: more samples would help, ...'
     >>> verdict(flat, 0.09, 0.1)
     'After 20 steps the validation error, 10.00 %, is close to the training error, 9.00 %: a ...'
+    >>> verdict([{"step": 0, "error": 0.3}, *flat], 0.1, 0.1)
+    'The validation error went from 10.00 % to 10.00 % over the last quarter: a longer ...'
     """
     rows = [(row["step"], row["error"]) for row in curve if row.get("error") is not None]
     if len(rows) < FEW_POINTS:
@@ -45,31 +49,30 @@ def verdict(
     step, lowest = min(rows, key=lambda row: row[1])
     if last > (1 + RISING) * lowest:
         return (
-            f"The validation error was lowest, {_percent(lowest)}, at step {step:,} of {end:,} and "
-            f"rose to {_percent(last)}: the model overfits. More samples would help, or "
+            f"The validation error was lowest, {percent(lowest)}, at step {step:,} of {end:,} and "
+            f"rose to {percent(last)}: the model overfits. More samples would help, or "
             "--early-stop; a longer run would not."
         )
     if last < (1 - FALLING) * before:
-        fell = f"fell from {_percent(before)} to {_percent(last)} over the last quarter"
+        fell = f"fell from {percent(before)} to {percent(last)} over the last quarter"
         return f"The validation error {fell}: a longer run would help."
     if training is None or validation is None:
         return ""
-    if validation < CLOSE * training and end < SHORT:
+    early = min(error for step, error in rows if step <= max(end / 2, rows[0][0]))
+    late = min(error for step, error in rows if step > end / 2)
+    settled = early < (1 - FALLING) * rows[0][1] and late > 0.95 * early  # fell, then stayed
+    if validation < CLOSE * training and end < SHORT and not settled:
         return (
-            f"After {end:,} steps the validation error, {_percent(validation)}, is close to the "
-            f"training error, {_percent(training)}: a longer run would help."
+            f"After {end:,} steps the validation error, {percent(validation)}, is close to the "
+            f"training error, {percent(training)}: a longer run would help."
         )
     if validation > GAP * training:
         ratio = validation / max(training, 1e-12)
         return (
-            f"The validation error, {_percent(validation)}, is {ratio:.1f} times the training "
+            f"The validation error, {percent(validation)}, is {ratio:.1f} times the training "
             "error: more samples would help, a longer run hardly."
         )
     return (
-        f"The validation error went from {_percent(before)} to {_percent(last)} over the last "
+        f"The validation error went from {percent(before)} to {percent(last)} over the last "
         "quarter: a longer run would hardly help. A larger model or more samples might."
     )
-
-
-def _percent(error: float) -> str:
-    return f"{100 * error:.2f} %"

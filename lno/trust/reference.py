@@ -40,6 +40,7 @@ NEIGHBOURS = 256  # points whose nearest neighbour tells the spacing
 COMPONENTS = 16  # r, at most
 SAMPLES_EACH = 4  # a component needs so many samples
 SMALLEST = 1e-6  # σ² at least, as a share of the mean variance: tokens may lie in a subspace
+ROUNDING = 1e-5  # of tokens in single precision, relative to their size
 QUANTILES = {
     "largest value": 1.0,
     "smallest value": 0.0,
@@ -267,6 +268,8 @@ def _gaussian(tokens: Float[np.ndarray, "s t"]) -> dict[str, Any]:
     mean = tokens.mean(0)
     total = np.square(tokens - mean).sum() / samples
     if not 1e-30 < total < 1e30:  # NaN, too
+        return nothing
+    if total < ROUNDING**2 * np.square(mean).sum():  # all samples are alike
         return nothing
     _, sizes, components = np.linalg.svd(tokens - mean, full_matrices=False)
     variances = np.square(sizes) / samples

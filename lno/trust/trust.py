@@ -31,7 +31,9 @@ FALSE_ALARMS = 0.01  # the share of samples like the held-out ones that are flag
 LATENT = "latent"  # the score of the tokens; those of descriptors are named by `descriptors`
 NOT_CALIBRATED = (
     "bounds: this operator is not calibrated. Pass at least 9 samples with answers that it was not "
-    "trained on to operator.calibrated(held_out), and use or save what that returns"
+    "trained on to operator.calibrated(held_out), and use or save what that returns. "
+    "'lno train' does so by itself with 9 validation samples: 'lno data import --split "
+    "TRAIN,VALIDATION,TEST'"
 )
 # Departures from ranges of training that never count: standard deviations; of points, doublings.
 SLACK = {"inputs": 0.05, "parameters": 0.05, "positions": 0.05, "points": 0.25}
@@ -203,7 +205,8 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
     for name, all_values in values.items():
         each = all_values[judges]
         if name == LATENT:
-            limits[name] = prediction_limit(each, rate)
+            # Samples that are all alike have distances near zero; those of training are about one.
+            limits[name] = max(prediction_limit(each, rate), 1.0)
         else:
             limits[name] = max(threshold(each, rate), SLACK[name])
     to_fit, others = ([errors[k] for k in chosen] for chosen in (first, rest))

@@ -32,6 +32,16 @@ def test_files_of_one_sample_need_a_choice_before_the_work(run: Run, files: Path
     assert "bug" not in done.stderr
 
 
+def test_the_folder_of_a_run_stands_for_its_model(run: Run, files: Path) -> None:
+    (files / "m.safetensors").rename(files / "model.safetensors")
+    assert run("predict", files, files / "data.h5", "--out", files / "a.h5").returncode == 0
+    assert "df" in run("info", files).stdout
+    (files / "model.safetensors").unlink()
+    done = run("predict", files, files / "data.h5", "--out", files / "a.h5")
+    assert "model.safetensors does not exist: expected a model" in done.stderr
+    assert "model.safetensors does not exist" in run("info", files).stderr
+
+
 def test_several_samples_fit_into_a_grid_with_names(
     run: Run, files: Path, operator: Operator
 ) -> None:
@@ -59,3 +69,24 @@ def test_volumes_of_loose_points_are_not_drawn_and_said_so_before_the_work(
     assert done.returncode == 1 and not (tmp_path / "a.vtu").exists()
     assert "cannot draw points over x, y, z" in done.stderr and ".vtu file" in done.stderr
     assert run(*words, tmp_path / "a.vtu").returncode == 0
+
+
+def test_names_and_units_are_kept_at_other_points(run: Run, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    x, load = random.uniform(size=(30, 1)), random.uniform(size=(4, 1))
+    data = Fields(
+        x,
+        y=load[:, None] * np.sin(x)[None],
+        parameters=load,
+        names={"x": ["s"], "y": ["T"], "parameters": ["load"]},
+        units={"x": ["m"], "y": ["K"], "parameters": ["N"]},
+    )
+    config = {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+    Operator.fit(data, epochs=1, config=config, progress=False).save(tmp_path / "m.safetensors")
+    (tmp_path / "new.csv").write_text("s [m];load\n0,1;2\n0,2;2\n")
+    (tmp_path / "at.csv").write_text("s\n0.3\n0.4\n0.5\n")
+    words = ("predict", tmp_path / "m.safetensors", tmp_path / "new.csv", "--at")
+    assert run(*words, tmp_path / "at.csv", "--out", tmp_path / "a.h5").returncode == 0
+    found = Fields.load(tmp_path / "a.h5")
+    assert found[0].x_query.ravel().tolist() == [0.3, 0.4, 0.5]
+    assert found.names == {**data.names, "u": []} and found.units == {**data.units, "u": []}

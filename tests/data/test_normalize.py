@@ -167,3 +167,11 @@ def test_no_channels():
     fitted = Standardizer.fit([np.zeros((2, 3, 0))], 2)
     assert fitted.encode(torch.zeros(2, 3, 0)).shape == (2, 3, 0)
     assert Standardizer.identity(2).encode(torch.tensor([3.0, -4.0])).tolist() == [3.0, -4.0]
+
+
+@pytest.mark.parametrize("scale", [1e60, 1e-60])
+def test_values_beyond_single_precision_ask_for_another_unit(scale: float) -> None:
+    values = scale * np.random.default_rng(0).normal(size=(4, 5, 1))
+    data = Fields(np.linspace(0, 1, 5)[:, None], y=values, names={"y": ["p"]})
+    with pytest.raises(ValueError, match=r"y, channel 'p': .* single precision: choose a unit"):
+        Normalizers.fit(data)

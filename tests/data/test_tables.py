@@ -32,6 +32,14 @@ def table(tmp_path):
         "x,u\n\n1,2\n\n\n3,4\n\n",
         "x,u\n1e0,+2.0\n3.,4E+0\n",
         'x,note,u\n1,"two\nlines",2\n3,"a, b",4\n',
+        "x;u\n1,0;2\n3;4,00\n",
+        "x\tu\n1\t2\n3\t4\n",
+        "x [m],u (Pa)\n1,2\n3,4\n",
+        "\n\nx,u\n1,2\n3,4\n",
+        "x,u\nm,Pa\n1,2\n3,4\n",
+        "x,name,u\n[m],,[Pa]\n1,a,2\n3,b,4\n",
+        "% Model: plate.mph\n% Version, 6.1\n% x,u (K)\n1,2\n3,4\n",
+        "# made by a solver\nx,u\n1,2\n3,4\n",
     ],
 )
 def test_ordinary_files(table, content):
@@ -43,12 +51,14 @@ def test_ordinary_files(table, content):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("x,v\n1,2\n", r"line 1: expected the columns x, u, got x, v"),
-        ("x;u\n1;2\n", r"line 1: expected the columns x, u, got x;u: separate them by commas"),
-        ("X,U\n1,2\n", r"line 1: expected the columns"),
-        ("", r"expected the columns x, u"),
-        ("\n\n", r"expected the columns x, u"),
-        ("x,u,x\n1,2,3\n", r"line 1: the column 'x'"),
+        ("x,v\n1,2\n", r"expected the columns x, u, got x, v"),
+        ("x;u\n1,5;2\n3;4.5\n", r"expected one decimal mark, got '1,5' in line 2 and '4.5' in"),
+        ("x;u\n1.234,5;2\n", r"line 2, column 'x': expected a number, got '1.234,5'"),
+        ("X,U\n1,2\n", r"expected the columns"),
+        ("log(x),x\n1,2\n", r"expected the columns x, u, got log\(x\), x$"),
+        ("", r"no header: expected the names"),
+        ("\n\n", r"no header: expected the names"),
+        ("x,u,x\n1,2,3\n", r"the column 'x' appears more than once"),
         ("x,u\n", r"no rows"),
         ("x,u\n\n\n", r"no rows"),
         ("x,u\n1,2\n3,four\n", r"line 3, column 'u': expected a number, got 'four'"),
@@ -58,9 +68,9 @@ def test_ordinary_files(table, content):
         ("x,u\n1,1e999\n", r"line 2, column 'u'"),
         ("x,u\n1,\n", r"line 2, column 'u': expected a number, got ''"),
         ('x,u\n"1,5",2\n', r"line 2, column 'x'"),
-        ("x,u\n1,2\n3\n", r"line 3: expected 2 cells, got 1"),
-        ("x,u\n1,2,3\n", r"line 2: expected 2 cells, got 3"),
-        ("x,u\n1,2,\n", r"line 2: expected 2 cells, got 3"),
+        ("x,u\n1,2\n3\n", r"line 3: expected 2 cells as in the header, got 1"),
+        ("x,u\n1,2,3\n", r"line 2: expected 2 cells as in the header, got 3"),
+        ("x,u\n1,2,\n", r"line 2: expected 2 cells as in the header, got 3"),
         ('x,u\n1,"2\n3,4\n', r"not a CSV file"),
         ('x,u\n1,"2"3\n', r"not a CSV file"),
         (b"\x89HDF\r\n\x1a\n\xff\xfe\x00\x01", r"not a CSV file"),
@@ -114,3 +124,8 @@ def test_double_precision_survives_exactly(tmp_path):
     values = np.array([[1_000_000.001, np.pi], [5_412_345.678, 1 / 3]])
     write_csv(tmp_path / "a.csv", ["x", "u"], values)
     np.testing.assert_array_equal(read_csv(tmp_path / "a.csv", ["x", "u"]), values)
+
+
+def test_a_missing_logarithm_is_explained(table):
+    with pytest.raises(ValueError, match=r"Add the column log\(Re\): the natural logarithm of Re"):
+        read_csv(table("x,Re\n1,2\n"), ["x", "log(Re)"])

@@ -121,9 +121,24 @@ MISTAKES: dict[str, tuple[Make, dict[str, Any], str]] = {
         r"a\.csv, line 5, column 'T': expected a number, got 'warm'",
     ),
     "decimal comma": (
-        lambda path: text(path, "x;y;T\n0;1;2,5\n"),
+        lambda path: text(path, 'x,y,T\n0,1,"2,5"\n'),
         {"positions": "x,y", "outputs": "T"},
         r"line 2, column 'T': expected a number, got '2,5': write decimals with a point",
+    ),
+    "one number for each sample": (
+        lambda path: npz(path, nodes=None),
+        {"inputs": "a", "outputs": "Re"},
+        r"Re \(5,\) has one number for each sample: expected values at points",
+    ),
+    "complex outputs": (
+        lambda path: npz(path, T=T * 1j, nodes=None, Re=None),
+        {},
+        r"cannot tell what is to be learned",
+    ),
+    "two decimal marks": (
+        lambda path: text(path, "x;y;T\n0;1;2,5\n0;1.5;3\n"),
+        {"positions": "x,y", "outputs": "T"},
+        r"expected one decimal mark, got '2,5' in line 2 and '1\.5' in line 3: write all decimals",
     ),
     "infinity": (
         lambda path: table(path, T=word(long_columns()["T"], 0, "inf")),

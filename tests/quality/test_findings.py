@@ -95,7 +95,16 @@ def test_constant_channels_and_decades() -> None:
     [wide_u, constant_y] = of("warning", quick_findings(wide))
     assert "input 'k' is positive and spans 4.0 decades" in wide_u and "--log k" in wide_u
     assert "output 'y0' is 3 everywhere" in constant_y
+    assert not any("POD" in note for note in of("note", findings(wide)))  # nothing varies
     assert any("parameter 'Re' is 7 everywhere" in note for note in of("note", findings(wide)))
+
+
+def test_an_output_far_from_zero_makes_relative_errors_small() -> None:
+    data = waves(40)
+    [warning] = of("warning", quick_findings(data.replace(y=data.y / data.y.std() + 101_325)))
+    assert "a standard deviation of 1: a model that always answers 1.0133" in warning
+    assert "has a relative error of 0.00099 %" in warning and "Subtract a reference" in warning
+    assert not of("warning", quick_findings(data.replace(y=data.y / data.y.std() + 15)))
 
 
 def test_outliers_and_fill_values() -> None:
@@ -103,7 +112,7 @@ def test_outliers_and_fill_values() -> None:
     y = data.y.copy()
     y[3, 5] = 400.0
     [warning] = of("warning", quick_findings(data.replace(y=y)))
-    assert "output 'y0' has 1 outliers (0.1 % of the values): up to 400" in warning
+    assert "output 'y0' has 1 outlier (0.1 % of the values): up to 400" in warning
     y[3, 5:8] = -9999.0
     [error] = of("error", findings(data.replace(y=y)))
     assert "is -9999 in 0.31 % of the values" in error and "a fill value" in error

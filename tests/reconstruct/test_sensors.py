@@ -41,7 +41,7 @@ def test_several_measurements_at_one_place_are_averaged(
         ("0.25,0.5,3", "lines 2 and 3: two values, 1 and 3, at the same place"),
         ("0.5,nan,0", "line 3, column 't': expected a number, got 'nan'"),
         ("0.5,half,0", "line 3, column 't': expected a number, got 'half'"),
-        ("0.5,0.5", "line 3: expected 3 cells, got 2"),
+        ("0.5,0.5", "line 3: expected 3 cells as in the header, got 2"),
     ],
 )
 def test_sensors_that_cannot_be_used_are_named_by_their_line(

@@ -157,3 +157,19 @@ def test_operators_of_earlier_versions_take_held_out_samples_as_reference(cloud:
     assert "positions" in flagged(again.distribution(cloud.test[0].x + 1))
     few = bare.calibrated(clouds(12, seed=3))
     assert few.trust.bounds is not None and not few.trust.thresholds
+
+
+@pytest.mark.filterwarnings("ignore:.* lie outside the box")
+@pytest.mark.parametrize("gap", [False, True])
+def test_samples_that_are_all_alike_raise_no_alarm(gap: bool) -> None:
+    """Nothing is observed but positions, which all samples share, or all but one."""
+    random = np.random.default_rng(0)
+    x = random.uniform(size=(40, 2))
+    nodes = [x[1:] if gap and k == 5 else x for k in range(60)]
+    data = Fields(nodes, y=[random.normal(size=(len(one), 1)) for one in nodes])
+    train, held_out, test = data.split(40, 12, 8)
+    keys = {"config": CONFIG, "epochs": 1, "progress": False, "validation": 0.0}
+    op = Operator.fit(train, **keys).calibrated(held_out)
+    for some in (test, train.subset(np.arange(6, 40)), test.subset([3])):  # padded in other ways
+        assert not flagged(op.distribution(some))
+    assert "positions" in flagged(op.distribution(x + 3))

@@ -124,5 +124,5 @@ def test_train_calibrates_where_enough_samples_are_held_out(run: Run, tmp_path: 
     assert loaded.calibrated(held_out).trust == loaded.trust
     lines(12).save(tmp_path / "few.h5")
     done = run("train", tmp_path / "few.h5", *words, tmp_path / "few")
-    assert "no bounds: calibrating them takes 9 held-out samples" in done.stdout
+    assert "no bounds: they are calibrated on 9 validation samples or more. Import" in done.stdout
     assert Operator.load(tmp_path / "few" / "model.safetensors", "cpu").trust.bounds is None

@@ -151,7 +151,7 @@ def test_what_cannot_be_promised_is_refused(line: Trained) -> None:
     with pytest.raises(ValueError, match=r"y: expected 2 channels \(df, power\), got 1"):
         op.calibrated(Fields(line.held_out.x, line.held_out.u, y=line.held_out.u))
     other = Fields(line.held_out.x, np.repeat(line.held_out.u, 2, -1), y=line.held_out.y)
-    with pytest.raises(ValueError, match=r"u: expected 1 channels \(f\), got 2"):
+    with pytest.raises(ValueError, match=r"u: expected 1 channel \(f\), got 2"):
         op.calibrated(other)
 
 

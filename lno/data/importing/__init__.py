@@ -14,8 +14,14 @@ from lno.data.fields import Fields
 from lno.data.foreign import ForeignFileError
 from lno.data.importing.assemble import Piece, assemble, join, take_logarithm, take_remainder
 from lno.data.importing.dates import with_date_parts
-from lno.data.importing.gaps import Whole, in_grid_order, without_gaps
+from lno.data.importing.gaps import (
+    Whole,
+    in_grid_order,
+    without_flat_coordinates,
+    without_gaps,
+)
 from lno.data.importing.guesses import guess, period_of
+from lno.data.importing.names import as_in
 from lno.data.importing.parameter_tables import with_parameters
 from lno.data.importing.rows import is_table, split_rows
 from lno.data.importing.understood import notes_on, table_of
@@ -69,6 +75,7 @@ def import_sources(
     asked = as_layout(how)
     dated = [term.variable for term in inside.parameters]
     sources = [with_date_parts(source, dated) for source in sources]
+    inside, asked = as_in(sources[0], inside, asked)
     roles, layout = guess(sources[0], inside, asked, len(sources) > 1)
     for source in sources[1:]:
         _require_same(source, roles, layout)
@@ -76,6 +83,7 @@ def import_sources(
     parts = split_rows(sources, roles, layout) if in_rows else list(sources)
     inner = replace(layout, sample=FILE) if in_rows else layout
     piece = join([assemble(part, roles, inner) for part in parts], parts)
+    piece, flat = without_flat_coordinates(piece) if not inside.positions else (piece, [])
     table = table_of(sources[0], roles, layout, piece, (inside, asked))
     paired = []
     for term in tables:
@@ -83,7 +91,7 @@ def import_sources(
         table += rows
         paired.append(note)
     notes = list(dict.fromkeys(note for part in parts for note in part.notes))
-    notes += notes_on(sources, layout, piece, in_rows) + paired
+    notes += [*flat, *notes_on(sources, layout, piece, in_rows), *paired]
     used = [name for labels in piece.names.values() for name in labels]
     require_known("units", layout.units or {}, [*used, *piece.seen.axes])
     require_known("log", layout.log, used)

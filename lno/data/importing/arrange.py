@@ -69,9 +69,15 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
         for term in getattr(roles, role):
             variable = source.variables[term.variable]
             if not set(variable.axes or ()) & set(points):
+                advice = "A number of a whole sample is a parameter"
+                if {*(variable.axes or ()), *points} >= {"point", "centre"}:
+                    advice = (
+                        "One is at the nodes of the mesh, the other in its cells: convert one in "
+                        "the program that made the file (in ParaView: 'Cell Data to Point Data')"
+                    )
                 raise ForeignFileError(
                     f"{source.name}: {role}: {variable.described()} has none of the axes of the "
-                    f"points, {', '.join(points)}. A number of a whole sample is a parameter"
+                    f"points, {', '.join(points)}. {advice}"
                 )
     found |= {term.variable: CELLS for term in roles.cells}
     for name in (*layout.axes, *([layout.time] if layout.time else [])):

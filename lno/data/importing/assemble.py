@@ -263,6 +263,11 @@ def join(pieces: Sequence[Piece], sources: Sequence[Source]) -> Piece:
                 f"{source.name}: has {_listed(piece.names)}, {sources[0].name} has "
                 f"{_listed(first.names)}: expected files of one kind"
             )
+        if piece.units != first.units:
+            raise ForeignFileError(
+                f"{source.name}: has the units {_listed(piece.units)}, {sources[0].name} has "
+                f"{_listed(first.units)}: convert the values, or name the units with units"
+            )
     counts = [piece.count for piece in pieces]
     joined: dict[str, Column] = {
         key: columns.concatenate([piece.columns[key] for piece in pieces], counts)

@@ -29,6 +29,28 @@ class Whole:
     notes: tuple[str, ...] = ()
 
 
+def without_flat_coordinates(piece: Piece) -> tuple[Piece, list[str]]:
+    """Leave out the third coordinate of clouds in a plane, which programs write anyway."""
+    x = piece.columns["x"]
+    values = x.flat if isinstance(x, columns.Ragged) else np.asarray(x)
+    if piece.grid is not None or piece.space != 3 or np.isnan(values).any():
+        return piece, []
+    low, high = (f(values.reshape(-1, values.shape[-1]), axis=0) for f in (np.min, np.max))
+    flat = [k for k in range(3) if low[k] == high[k]]
+    if len(flat) != 1:
+        return piece, []
+    [k] = flat
+    kept = [j for j in range(values.shape[-1]) if j != k]
+    inner = values[..., kept]
+    whole = columns.Ragged(inner, x.starts, x.stops) if isinstance(x, columns.Ragged) else inner
+    names, units = (
+        {**labels, "x": [labels["x"][j] for j in kept]} for labels in (piece.names, piece.units)
+    )
+    note = f"{piece.names['x'][k]} is {low[k]:g} at all points and was left out"
+    parts = {**piece.columns, "x": whole}
+    return replace(piece, columns=parts, names=names, units=units, space=2), [note]
+
+
 def without_gaps(piece: Piece) -> Whole:
     """Leave out points where an output or a position is NaN, and samples that have no others.
 
@@ -43,7 +65,8 @@ def without_gaps(piece: Piece) -> Whole:
     notes = []
     if len(empty):
         listed = ", ".join(map(str, empty[:10])) + ", …" * (len(empty) > 10)
-        notes.append(f"left out {len(empty)} samples without any value: {listed}")
+        plural = "s" * (len(empty) > 1)
+        notes.append(f"left out {len(empty)} sample{plural} without any value: {listed}")
         kept = np.flatnonzero(sizes)
         there, piece = [there[k] for k in kept], _subset(piece, kept)
     if missing == 0:

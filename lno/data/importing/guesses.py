@@ -9,6 +9,7 @@ import numpy as np
 
 from lno.data.foreign import ForeignFileError
 from lno.data.importing.arrange import SAMPLE_NAMES, is_time
+from lno.data.importing.shapes import FEW
 from lno.data.imports.mesh import CENTRE
 from lno.data.imports.source import Source, Variable
 from lno.data.mapping import Layout, Roles, Term
@@ -23,6 +24,10 @@ COORDINATES = (
     ("longitude", "latitude"),
     ("x",),
     ("lat", "lon"),
+    ("points:0", "points:1", "points:2"),  # ParaView
+    ("points_0", "points_1", "points_2"),
+    ("x-coordinate", "y-coordinate", "z-coordinate"),  # Fluent
+    ("x-coordinate", "y-coordinate"),
 )
 CELLS = ("cells", "triangles", "elements", "faces", "connectivity")
 WEIGHTS = ("weights",)
@@ -146,7 +151,8 @@ def _guess_time(source: Source, roles: Roles, layout: Layout) -> Layout:
         others = len(layout.axes) or 1
         found = len(shape) >= others + 2 and time.shape[0] in shape[1:]
         places = [source.variables[n].shape[0] for n in layout.axes]
-        found &= time.shape[0] not in places and (bool(places) or bool(roles.positions))
+        known = bool(places) or bool(roles.positions)
+        found &= time.shape[0] not in places and (known or shape.count(time.shape[0]) == 1)
     return replace(layout, time=time.name) if found else layout
 
 
@@ -165,9 +171,24 @@ def _guess_places(source: Source, roles: Roles, layout: Layout) -> tuple[Roles, 
             return replace(roles, positions=(Term(found.name),)), layout
     for several in COORDINATES:
         names = [lower[name] for name in several if name in lower]
-        if len(names) == len(several) and (several[0] != "lat" or not source.is_table):
+        alike = len({len(free[name].shape) for name in names}) == 1  # x (n,) and y (s, n): a value
+        if len(names) == len(several) and alike and (several[0] != "lat" or not source.is_table):
             return _as_axes([free[name] for name in names], values, roles, layout)
-    return roles, layout
+    return _along_time(source, roles, layout), layout
+
+
+def _along_time(source: Source, roles: Roles, layout: Layout) -> Roles:
+    """Times as positions, where values (samples, times) have nothing else: time series."""
+    values = [source.variables[t.variable].shape for t in (*roles.outputs, *roles.inputs)]
+    for name in _free(source, roles, layout):
+        length = source.variables[name].shape
+        alone = all(
+            shape[1:2] == length and (len(shape) == 2 or (len(shape) == 3 and shape[2] <= FEW))
+            for shape in values
+        )
+        if is_time(name) and values and len(length) == 1 and alone and not source.is_table:
+            return replace(roles, positions=(Term(name),))
+    return roles
 
 
 def _as_axes(
@@ -220,7 +241,9 @@ def _guess_problem(source: Source, roles: Roles, layout: Layout) -> Roles:
         if inputs.lower() == "u":
             inputs, outputs = outputs, inputs
     values = [n for n in free if len(source.variables[n].shape) > (0 if source.is_table else 1)]
-    if outputs is None and len(values) == 1:
+    others = [v for n in _free(source, places, with_axes) if (v := source.variables[n]).shape[1:]]
+    unread = any(not v.is_number for v in others)  # complex numbers may be the outputs
+    if outputs is None and len(values) == 1 and not unread:
         outputs, inputs = values[0], None
     if outputs is None:
         raise ForeignFileError(

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
+from lno.data.csv_text import as_number
 from lno.data.foreign import ForeignFileError
 from lno.data.importing.arrange import SAMPLE
 from lno.data.importing.assemble import Piece
 from lno.data.importing.dates import with_date_parts
+from lno.data.importing.names import own_name
 from lno.data.imports import in_natural_order
-from lno.data.imports.delimited import as_number, read_delimited
+from lno.data.imports.delimited import read_delimited
 from lno.data.imports.source import Source
 from lno.data.mapping import FILE, Layout, Term
 
@@ -35,7 +37,7 @@ def with_parameters(
     source = with_date_parts(read_delimited(Path(term.variable)), term.columns)
     labels = _labels(parts) if len(parts) == piece.count else []
     key = _key(source, labels, None if layout.sample == FILE else layout.sample)
-    wanted = term.columns or tuple(
+    wanted = tuple(map(own_name(source), term.columns)) or tuple(
         name for name, v in source.variables.items() if v.is_number and name != key
     )
     found = [source.find(name, "parameters").read() for name in wanted]
@@ -50,7 +52,9 @@ def with_parameters(
     values = [column[rows] for column in found]
     own = [] if piece.parameters is None else [piece.parameters]
     names = {**piece.names, "parameters": [*piece.names.get("parameters", []), *wanted]}
-    units = {**piece.units, "parameters": [*piece.units.get("parameters", []), *[""] * len(wanted)]}
+    given = {name: source.variables[name].unit for name in wanted} | dict(layout.units or {})
+    own_units = [given[name] for name in wanted]
+    units = {**piece.units, "parameters": [*piece.units.get("parameters", []), *own_units]}
     ranges = {
         name: f"{np.min(v):.4g} to {np.max(v):.4g}" for name, v in zip(wanted, values, strict=True)
     }

@@ -36,7 +36,9 @@ def by_shapes(source: Source, roles: Roles, layout: Layout) -> Arrangement:
     raise ForeignFileError(
         f"{source.name}: the shapes do not fit together: {', '.join(used)}. Expected positions "
         "(points, coordinates) or (samples, points, coordinates), inputs and outputs (samples, "
-        "points, channels), parameters (samples, parameters), or grids (samples, …) with axes"
+        "points, channels), parameters (samples, parameters), or grids (samples, …) with axes. "
+        "Inputs and outputs are at the same points; for others use "
+        "lno.Fields(x, u, x_query, y) in Python"
     )
 
 
@@ -127,6 +129,12 @@ def _unit_shapes(source: Source, roles: Roles, layout: Layout) -> Iterator[tuple
             if not shape or (at is not None and not -len(shape) <= at < len(shape)):
                 return
             shape = tuple(n for k, n in enumerate(shape) if k != (at or 0) % len(shape))
+        if not shape:
+            raise ForeignFileError(
+                f"{source.name}: {source.variables[term.variable].described()} has one number for "
+                "each sample: expected values at points, such as the field that it is computed "
+                "from. If the file is one sample, say sample: file"
+            )
         if layout.time is not None:  # taken away, wherever it is
             length = source.find(layout.time, "time").shape
             places = [k for k, n in enumerate(shape) if (n,) == length]

@@ -9,6 +9,7 @@ import numpy as np
 from lno.data.grids import POINTS
 from lno.data.importing.assemble import Piece
 from lno.data.importing.guesses import unused
+from lno.data.importing.shapes import FEW
 from lno.data.imports.source import Source, Variable
 from lno.data.mapping import FILE, Layout, Roles
 
@@ -67,6 +68,8 @@ def notes_on(sources: Sequence[Source], layout: Layout, piece: Piece, in_rows: b
             "one sample only: enough to predict from, not to train on. Name several files, or what "
             "tells samples apart (sample)"
         )
+        if len(piece.names.get("y", [])) > FEW:
+            notes[-1] += ". If the last axis is that of the samples: sample -1"
     elif in_rows and layout.sample not in (None, FILE):
         notes.append(f"{piece.count} samples, one for each value of {layout.sample}")
     elif piece.count == len(sources):
@@ -74,8 +77,9 @@ def notes_on(sources: Sequence[Source], layout: Layout, piece: Piece, in_rows: b
     else:
         notes.append(f"{piece.count} samples")
     if piece.seen.unit_grid and piece.grid is not None:
-        shape = " × ".join(map(str, piece.grid))
-        box = {1: "interval", 2: "square", 3: "cube"}.get(len(piece.grid), "box")
+        sides = piece.grid[: len(piece.grid) - (layout.time is not None)]
+        shape = " × ".join(map(str, sides))
+        box = {1: "interval", 2: "square", 3: "cube"}.get(len(sides), "box")
         notes.append(
             f"no coordinates were named: the points are a grid {shape} of the unit {box}, "
             f"{POINTS[layout.grid]}"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lno.data.checks import described
+from lno.data.csv_text import without_units
 from lno.data.foreign import ForeignFileError
 from lno.data.imports.source import Source, Variable
 
@@ -25,11 +26,14 @@ def from_frame(table: Any) -> Source:
         raise ForeignFileError(f"{NAME}: the column {twice[0]!r} appears more than once")
     if len(table) == 0:
         raise ForeignFileError(f"{NAME} has no rows: expected a point in each")
-    variables = {name: _variable(name, table.iloc[:, k]) for k, name in enumerate(names)}
+    labels = zip(*without_units(names), strict=True)
+    variables = {
+        name: _variable(name, unit, table.iloc[:, k]) for k, (name, unit) in enumerate(labels)
+    }
     return Source(NAME, variables, is_table=True)
 
 
-def _variable(name: str, column: Any) -> Variable:
+def _variable(name: str, unit: str, column: Any) -> Variable:
     numbers = getattr(column.dtype, "kind", "O") in "biuf"
 
     def read() -> np.ndarray:
@@ -44,4 +48,4 @@ def _variable(name: str, column: Any) -> Variable:
     def texts() -> list[str]:
         return ["" if missing else str(v) for v, missing in zip(column, column.isna(), strict=True)]
 
-    return Variable(name, (len(column),), read, numbers, ("row",), texts=texts)
+    return Variable(name, (len(column),), read, numbers, ("row",), unit, texts)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from lno.data.csv_text import as_number, note_mark, opened, require_one_decimal_mark
 from lno.data.foreign import ForeignFileError
 from lno.data.imports.source import Source, Variable
 from lno.text import visible
 
-SEPARATORS = (",", ";", "\t")
-MISSING = {"", "nan", "na", "n/a", "null", "none"}  # cells without a value, in lower case
 BLOCK = 4096  # rows
-KIND = "a CSV file with a header"
 
 
 def read_delimited(path: Path) -> Source:
@@ -29,58 +23,56 @@ def read_delimited(path: Path) -> Source:
     parts: list[np.ndarray] = []
     block: list[list[float]] = []  # rows that are not in `parts` yet: lists take much memory
     first_text: dict[int, tuple[int, str]] = {}  # column: its first line that is no number
-    with _rows(path) as (header, lines):
-        for number, cells in lines:
-            block.append(_numbers(number, cells, first_text))
+    marks: dict[str, tuple[int, str]] = {}
+    with opened(path) as text:
+        _require_once(path, text.header)
+        for line, cells in text.rows:
+            block.append(_numbers(line, cells, text.comma, first_text, marks))
             if len(block) == BLOCK:
                 parts.append(np.array(block))
                 block = []
+    require_one_decimal_mark(path, marks)
     parts += [np.array(block)] if block else []
     rows = sum(map(len, parts))
     if rows == 0:
         raise ForeignFileError(f"{path} has no rows below its header: expected a point in each")
     table = np.concatenate(parts)
     variables = {
-        name: _variable(path, k, name, table[:, k], first_text.get(k))
-        for k, name in enumerate(header)
+        name: _variable(path, k, (name, unit), table[:, k], first_text.get(k))
+        for k, (name, unit) in enumerate(zip(text.header, text.units, strict=True))
     }
-    return Source(str(path), variables, is_table=True)
+    commas = ("decimals have a comma: 1,5 is one and a half",) if "," in marks else ()
+    return Source(str(path), variables, is_table=True, notes=(*text.notes, *commas))
 
 
-def _numbers(line: int, cells: list[str], first_text: dict[int, tuple[int, str]]) -> list[float]:
-    """The numbers in a row; cells that hold none are noted."""
+def _numbers(
+    line: int,
+    cells: list[str],
+    comma: bool,
+    first_text: dict[int, tuple[int, str]],
+    marks: dict[str, tuple[int, str]],
+) -> list[float]:
+    """The numbers in a row; cells that hold none are noted, and their decimal marks."""
     try:
         found = list(map(float, cells))
-        if math.isfinite(sum(found)) and "_" not in "".join(cells):
+        if not comma and math.isfinite(sum(found)) and "_" not in "".join(cells):
             return found  # nearly always, and fast
     except ValueError:
         pass
-    values = [as_number(cell) for cell in cells]
+    values = [as_number(cell, comma) for cell in cells]
     for k, value in enumerate(values):
         if value is None:
             first_text.setdefault(k, (line, cells[k]))
+        elif comma:
+            note_mark(marks, line, cells[k])
     return [math.nan if value is None else value for value in values]
 
 
-def as_number(cell: str) -> float | None:
-    """The number in a cell; NaN where it is empty; None where it is something else.
-
-    >>> as_number(" 1e-3 "), as_number("NA"), as_number("1,5"), as_number("inf")
-    (0.001, nan, None, None)
-    """
-    text = cell.strip()
-    if text.lower() in MISSING:
-        return math.nan
-    try:
-        value = math.inf if "_" in text else float(text)  # Python reads 1_000 as a number
-    except ValueError:
-        return None
-    return value if math.isfinite(value) else None
-
-
 def _variable(
-    path: Path, k: int, name: str, values: np.ndarray, text: tuple[int, str] | None
+    path: Path, k: int, label: tuple[str, str], values: np.ndarray, text: tuple[int, str] | None
 ) -> Variable:
+    name, unit = label
+
     def read() -> np.ndarray:
         if text is not None:
             line, cell = text
@@ -92,51 +84,13 @@ def _variable(
         return values
 
     def texts() -> list[str]:
-        with _rows(path) as (_, lines):
-            return [cells[k].strip() for _, cells in lines]
+        with opened(path) as again:
+            return [cells[k].strip() for _, cells in again.rows]
 
-    return Variable(name, values.shape, read, text is None, ("row",), texts=texts)
-
-
-@contextmanager
-def _rows(path: Path) -> Iterator[tuple[list[str], Iterator[tuple[int, list[str]]]]]:
-    """The names of the columns, and line number and cells of each row that is not empty."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            head = file.readline()
-            file.seek(0)
-            separator = max(SEPARATORS, key=head.count)
-            reader = csv.reader(file, delimiter=separator, strict=True)
-            header = [name.strip() for name in next(reader, [])]
-            _require_header(path, header)
-            yield header, _checked(path, reader, header)
-    except UnicodeDecodeError as error:
-        raise ForeignFileError(f"{path} is not {KIND}: {error}") from error
-    except csv.Error as error:
-        line = reader.line_num
-        raise ForeignFileError(f"{path}, line {line}: not {KIND}: {error}") from error
+    return Variable(name, values.shape, read, text is None, ("row",), unit, texts)
 
 
-def _checked(path: Path, reader: Any, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    for cells in reader:
-        if not (cells and cells[0].strip()) and not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) != len(header):
-            raise ForeignFileError(
-                f"{path}, line {reader.line_num}: expected {len(header)} cells as in the header, "
-                f"got {len(cells)}"
-            )
-        yield reader.line_num, cells
-
-
-def _require_header(path: Path, header: Sequence[str]) -> None:
-    if not any(header):
-        raise ForeignFileError(f"{path} has no header: expected the names of its columns in line 1")
-    if all(name and as_number(name) is not None for name in header):
-        raise ForeignFileError(
-            f"{path}, line 1: expected the names of the columns, got numbers "
-            f"({visible(', '.join(header[:4]))}): add a line like x,y,temperature"
-        )
+def _require_once(path: Path, header: list[str]) -> None:
     twice = [name for k, name in enumerate(header) if name in header[:k]]
     if twice:
         raise ForeignFileError(

@@ -10,6 +10,7 @@ from lno.data.quality.finding import Channel, Finding, channels_of
 
 DECADES = 3.0  # that positive values span, from which on their logarithm is better learned
 FAR = 10.0  # interquartile ranges from the quartiles, beyond which a value is an outlier
+OFFSET = 20.0  # standard deviations of the mean from zero, from which on it hides errors
 RARE = 0.01  # the share of values up to which they are outliers, not a part of the distribution
 # Numbers that programs write where there is no value.
 FILLS = (-9999.0, -999.0, -99999.0, 9999.0, 99999.0, -32768.0, 1e20, 1e30, 9.969209968386869e36)
@@ -60,6 +61,28 @@ def _about_range(channel: Channel, values: np.ndarray) -> list[Finding]:
                 "of large ones to a model",
             )
         ]
+    return [*_about_offset(channel, values), *_about_outliers(channel, values, first, third)]
+
+
+def _about_offset(channel: Channel, values: np.ndarray) -> list[Finding]:
+    mean, deviation = float(values.mean()), float(values.std())
+    if channel.role != "output" or abs(mean) < OFFSET * deviation:
+        return []
+    return [
+        Finding(
+            "warning",
+            f"{channel} is {mean:.5g} on average, with a standard deviation of {deviation:.3g}: "
+            f"a model that always answers {mean:.5g} has a relative error of "
+            f"{100 * deviation / abs(mean):.2g} %",
+            "Subtract a reference value (ambient pressure, 273.15 K) before you import the data: "
+            "relative errors then say how well the variation is learned",
+        )
+    ]
+
+
+def _about_outliers(
+    channel: Channel, values: np.ndarray, first: float, third: float
+) -> list[Finding]:
     spread = third - first
     far = (values < first - FAR * spread) | (values > third + FAR * spread)
     share = far.mean()
@@ -68,7 +91,8 @@ def _about_range(channel: Channel, values: np.ndarray) -> list[Finding]:
         return [
             Finding(
                 "warning",
-                f"{channel} has {int(far.sum()):,} outliers ({100 * share:.2g} % of the values): "
+                f"{channel} has {int(far.sum()):,} outlier{'s' * int(far.sum() > 1)} "
+                f"({100 * share:.2g} % of the values): "
                 f"up to {worst:.4g}, while half of the values are between {first:.4g} and "
                 f"{third:.4g}",
                 "Look at them with 'lno data info --plot': errors of the program that made the "

@@ -40,11 +40,15 @@ def variation_findings(fields: Fields) -> list[Finding]:
         squares += error**2 / FOLDS
         halves += held_out_error(y[half], y[held])[1] ** 2 / FOLDS
         modes.append(count)
+    typical = int(np.median(modes))
+    if typical == 0:  # all outputs are the same
+        return []
+    subject = f"{typical} POD modes hold" if typical > 1 else "1 POD mode holds"
     own, error = np.sqrt(1 - ENERGY), np.sqrt(squares)
     with_half = 100 * np.sqrt(halves)
     seen = (
-        f"{int(np.median(modes))} POD modes hold {100 * ENERGY:g} % of the variance of the outputs,"
-        f" up to an error of {100 * own:.0f} %; held-out outputs have an error of "
+        f"{subject} {100 * ENERGY:g} % of the variance of the outputs, up to "
+        f"an error of {100 * own:.0f} %; held-out outputs have an error of "
         f"{100 * error:.2g} % in this basis ({with_half:.2g} % with half of the samples)"
     )
     if error <= LARGE * own:

@@ -1,0 +1,216 @@
+"""The text of CSV files as programs and people write them: units, semicolons, decimal commas.
+
+Above the header there may be blank lines and lines of remarks, which begin with # or %. Such a line
+may be the header itself. Names may hold a unit, `p [Pa]` or `T (K)`, and the line below the header
+may hold units only. Where semicolons separate the cells, decimals may have a comma.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from lno.data.foreign import ForeignFileError
+from lno.text import visible
+
+SEPARATORS = (",", ";", "\t")
+REMARKS = ("#", "%")
+MISSING = {"", "nan", "na", "n/a", "null", "none"}  # cells without a value, in lower case
+KIND = "a CSV file with a header"
+WITH_UNIT = (re.compile(r"(.*\S)\s*\[\s*([^\[\]]+?)\s*\]"), re.compile(r"(.*\S)\s+\(([^()]+)\)"))
+
+Row = tuple[int, list[str]]  # the number of its line, and its cells
+
+
+@dataclass(frozen=True)
+class Text:
+    """A CSV file.
+
+    Args:
+        written: the names of its columns, as they are written.
+        header: the names without units.
+        units: of the columns; empty where there is none.
+        rows: line number and cells of each row that is not empty.
+        comma: whether decimals may have a comma.
+        notes: what a user should know of how it was read.
+    """
+
+    written: list[str]
+    header: list[str]
+    units: list[str]
+    rows: Iterator[Row]
+    comma: bool
+    notes: tuple[str, ...]
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Text]:
+    """Open a CSV file; whatever is wrong with it while it is read names the file and the line."""
+    reader: Iterator[list[str]] | None = None
+    skipped = 0
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            first, remark, skipped = _first_line(file)
+            separator = max(SEPARATORS, key=first.count)
+            reader = csv.reader(file, delimiter=separator, strict=True)
+            names = _cells_of(remark, separator)
+            cells = _cells_of(first, separator)
+            if len(names) != len(cells) or not any(map(_is_number, cells)):
+                names = [name.strip() for name in next(reader, [])]
+            _require_header(path, names)
+            rows = _checked(path, reader, len(names), skipped)
+            header, units = without_units(names)
+            below, rows = _units_below(rows)
+            notes: tuple[str, ...] = ()
+            if below:
+                units = [low or unit for unit, low in zip(units, below, strict=True)]
+                notes = ("the line below the header holds units",)
+            yield Text(names, header, units, rows, separator == ";", notes)
+    except UnicodeDecodeError as error:
+        raise ForeignFileError(
+            f"{path} is not {KIND} in UTF-8: {error}. If it is a table, save it as CSV UTF-8"
+        ) from error
+    except csv.Error as error:
+        line = skipped + getattr(reader, "line_num", 0)
+        raise ForeignFileError(f"{path}, line {line}: not {KIND}: {error}") from error
+
+
+def as_number(cell: str, comma: bool = False) -> float | None:
+    """The number in a cell; NaN where it is empty; None where it is something else.
+
+    >>> as_number(" 1e-3 "), as_number("NA"), as_number("1,5"), as_number("inf")
+    (0.001, nan, None, None)
+    >>> as_number("1,5", comma=True), as_number("1.000,5", comma=True)
+    (1.5, None)
+    """
+    text = cell.strip()
+    if text.lower() in MISSING:
+        return math.nan
+    if comma:
+        text = text.replace(",", ".")
+    try:
+        value = math.inf if "_" in text else float(text)  # Python reads 1_000 as a number
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def without_units(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Names and units apart, unless two names would become the same.
+
+    >>> without_units(["x", "p [Pa]", "T (K)", "log(a)"])
+    (['x', 'p', 'T', 'log(a)'], ['', 'Pa', 'K', ''])
+    >>> without_units(["T [K]", "T [C]"])
+    (['T [K]', 'T [C]'], ['', ''])
+    """
+    parts = [_apart(name) for name in names]
+    short = [name for name, _ in parts]
+    if len(set(short)) < len(set(names)):
+        return list(names), [""] * len(names)
+    return short, [unit for _, unit in parts]
+
+
+def require_one_decimal_mark(path: Path, marks: dict[str, tuple[int, str]]) -> None:
+    """Raise where numbers of a file have commas, and others points: one would be read wrongly.
+
+    Args:
+        path: the file.
+        marks: for "," and ".", the first line and cell with one.
+    """
+    if len(marks) == 2:
+        (comma, with_comma), (point, with_point) = marks[","], marks["."]
+        raise ForeignFileError(
+            f"{path}: expected one decimal mark, got {visible(with_comma)!r} in line {comma} and "
+            f"{visible(with_point)!r} in line {point}: write all decimals with a point, and no "
+            "marks of thousands"
+        )
+
+
+def note_mark(marks: dict[str, tuple[int, str]], line: int, cell: str) -> None:
+    """Remember the first cells with a comma and with a point."""
+    for mark in (",", "."):
+        if mark in cell:
+            marks.setdefault(mark, (line, cell.strip()))
+
+
+def _apart(name: str) -> tuple[str, str]:
+    for pattern in WITH_UNIT:
+        if found := pattern.fullmatch(name):
+            return found[1].strip(), found[2].strip()
+    return name, ""
+
+
+def _first_line(file: TextIO) -> tuple[str, str, int]:
+    """The first line that is no remark, the remark above it, and the number of lines above.
+
+    The file is left at the start of the first of these lines.
+    """
+    remark, skipped = "", 0
+    while True:
+        start = file.tell()
+        line = file.readline()
+        text = line.strip()
+        if line and (not text or text.startswith(REMARKS)):
+            remark = text.lstrip("".join(REMARKS)) if text else remark
+            skipped += 1
+            continue
+        file.seek(start)
+        return line, remark, skipped
+
+
+def _cells_of(line: str, separator: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=separator), [])]
+    except csv.Error:
+        return []
+
+
+def _is_number(cell: str) -> bool:
+    value = as_number(cell, comma=True)
+    return value is not None and not math.isnan(value)
+
+
+def _checked(path: Path, reader: Iterator[list[str]], width: int, skipped: int) -> Iterator[Row]:
+    for cells in reader:
+        if not (cells and cells[0].strip()) and not any(cell.strip() for cell in cells):
+            continue
+        line = skipped + getattr(reader, "line_num", 0)
+        if len(cells) != width:
+            raise ForeignFileError(
+                f"{path}, line {line}: expected {width} cells as in the header, got {len(cells)}"
+            )
+        yield line, cells
+
+
+def _units_below(rows: Iterator[Row]) -> tuple[list[str], Iterator[Row]]:
+    """The units in the first row, if it holds any, and the other rows.
+
+    It has no number, and the next row has one below a text of it.
+    """
+    head = list(itertools.islice(rows, 2))
+    every: Iterable[Row] = itertools.chain(head, rows)
+    if len(head) == 2:
+        first, second = ([cell.strip() for cell in cells] for _, cells in head)
+        is_text = [as_number(cell, comma=True) is None for cell in first]
+        no_number = all(text or not cell for text, cell in zip(is_text, first, strict=True))
+        if no_number and any(map(min, is_text, map(_is_number, second))):
+            units = [cell.strip("[]() ") for cell in first]
+            return units, itertools.chain(head[1:], rows)
+    return [], iter(every)
+
+
+def _require_header(path: Path, header: Sequence[str]) -> None:
+    if not any(header):
+        raise ForeignFileError(f"{path} has no header: expected the names of its columns in line 1")
+    if all(name and as_number(name) is not None for name in header):
+        raise ForeignFileError(
+            f"{path}, line 1: expected the names of the columns, got numbers "
+            f"({visible(', '.join(header[:4]))}): add a line like x,y,temperature"
+        )
