@@ -40,7 +40,7 @@ SMALLER = {
     "0.005:0.05": "0.05:0.3",
 }
 SIZES = ["--model", "lno"]
-SIZES += [w for s in ("width=8", "latents=4", "blocks=1", "heads=2") for w in ("--set", s)]
+SIZES += [w for s in ("width=8", "latents=4", "blocks=1") for w in ("--set", s)]
 
 
 def commands(page: str) -> list[list[str]]:

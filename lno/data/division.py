@@ -13,11 +13,15 @@ from lno.data.columns import Index
 from lno.data.fields import Fields
 
 SHARE = 0.1  # of the samples are for testing, and of those that remain for validation
+FOR_BOUNDS = 9  # validation samples: with fewer there are no bounds
+LARGEST_SHARE = 0.2  # of those that remain, to have that many
 
 
 @dataclass(frozen=True)
 class Division:
     """A random split: a tenth of the samples is for testing, a tenth of the rest for validation.
+
+    Small sets have up to a fifth for validation, if that gives the nine samples that bounds need.
 
     Args:
         seed: decides which.
@@ -27,10 +31,10 @@ class Division:
     >>> x, load = np.linspace(0, 1, 4)[:, None], np.repeat(np.arange(10.0), 5)
     >>> fields = Fields(x, y=np.zeros((50, 4, 1)), parameters=load[:, None])
     >>> [len(part) for part in Division().parts(fields)]
-    [41, 4, 5]
+    [36, 9, 5]
     >>> together = Division(groups="parameter0").parts(fields)
     >>> [np.unique(load[part]).tolist() for part in together[1:]]
-    [[6.0], [4.0]]
+    [[2.0, 6.0], [4.0]]
     """
 
     seed: int = 0
@@ -60,7 +64,10 @@ class Division:
         sizes = np.bincount(group)
         tests = _first(order, sizes, max(1, int(SHARE * count)), len(values) - 1)
         rest = order[tests:]
-        wanted = round(SHARE * (count - sizes[order[:tests]].sum()))
+        left = count - int(sizes[order[:tests]].sum())
+        wanted = round(SHARE * left)
+        if wanted < FOR_BOUNDS <= LARGEST_SHARE * left:
+            wanted = FOR_BOUNDS
         held_out = _first(rest, sizes, wanted, len(rest) - 1) if wanted else 0
         chosen = (rest[held_out:], rest[:held_out], order[:tests])
         train, validation, test = (np.flatnonzero(np.isin(group, part)) for part in chosen)

@@ -32,6 +32,14 @@ def test_very_few_samples_still_train_and_test(count: int) -> None:
     assert len(train) + len(validation) + len(test) == count
 
 
+@pytest.mark.parametrize(("count", "expected"), [(40, 4), (48, 4), (49, 9), (99, 9), (110, 10)])
+def test_small_sets_keep_enough_samples_for_bounds(count: int, expected: int) -> None:
+    """Nine, if these are at most a fifth of what is left after testing."""
+    train, validation, test = Division().parts(samples(count))
+    assert len(validation) == expected
+    assert len(train) + len(validation) + len(test) == count
+
+
 @pytest.mark.parametrize("where", ["parameter", "provenance"])
 def test_samples_of_one_group_stay_together(where: str) -> None:
     group = np.repeat(np.arange(12), 5)

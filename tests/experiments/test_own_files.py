@@ -15,7 +15,7 @@ from lno.experiments.sources import describe, training_samples
 from lno.ledger import Run
 from lno.training.defaults import SMALL
 
-SETTINGS = [w for s in ("width=8", "latents=4", "blocks=1", "heads=2") for w in ("--set", s)]
+SETTINGS = [w for s in ("width=8", "latents=4", "blocks=1") for w in ("--set", s)]
 
 
 def plates(samples: int = 60, **more: object) -> Fields:
@@ -64,7 +64,7 @@ def test_the_same_test_samples_are_found_again(
 def test_settings_change_sizes_and_recipe(trained: Path) -> None:
     run = Run.load(trained / "run" / "run.json")
     assert (run.recipe, run.config["model"]["width"]) == (
-        "default.width=8.latents=4.blocks=1.heads=2",
+        "default.width=8.latents=4.blocks=1",
         8,
     )
     assert run.config["recipe"]["epochs"] == 12

@@ -18,7 +18,7 @@ from lno.data.observe import RandomCount
 LAT, LON = np.meshgrid(np.linspace(-60, 60, 7), np.arange(0, 360, 30), indexing="ij")
 GRID = np.stack((LAT, LON), -1).reshape(-1, 2)
 LAND = (GRID[:, 0] > 10) & (GRID[:, 1] < 100)
-SIZES = [w for s in ("width=8", "latents=4", "blocks=1", "heads=2") for w in ("--set", s)]
+SIZES = [w for s in ("width=8", "latents=4", "blocks=1") for w in ("--set", s)]
 
 
 def ocean(samples: int = 120, clouds: bool = False) -> Fields:
