@@ -109,7 +109,7 @@ def test_commands_to_paste_are_shell_commands(
     words = shlex.split(console.command("report", tmp_path / "a b"))
     assert words[-2:] == ["report", str(tmp_path / "a b")]
     if called.endswith(".py"):
-        assert words[:-2] == [sys.executable, "-m", "lno.cli"]
+        assert words[:-2] == [sys.executable, "-m", "lno"]
     else:
         assert words[:-2] == [str(tmp_path / "two words" / called)]
 

@@ -54,7 +54,7 @@ def test_a_model_that_needs_the_whole_grid_says_so_and_names_others() -> None:
 
 def test_predictions_are_made_from_all_points() -> None:
     """Unlike training, which sees a part of them."""
-    data, small = grid_fields(), {"width": 16, "latents": 8, "rounds": 1, "heads": 2}
+    data, small = grid_fields(), {"width": 16, "latents": 8, "rounds": 1}
     recipe = Recipe(epochs=2, point_dropout=0.5)
     op = Operator.fit(
         data, model="lno_plus", config=small, recipe=recipe, device="cpu", progress=False

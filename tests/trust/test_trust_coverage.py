@@ -199,7 +199,8 @@ def test_bounds_of_conditional_operators_are_tight_at_the_sensors(completer: Tra
 
 @pytest.mark.parametrize("model", ["deeponet", "gnot", "transolver", "lno_plus"])
 def test_every_model_has_bounds(model: str) -> None:
-    data, config = lines(60), {"width": 16, **({} if model == "deeponet" else {"heads": 2})}
+    config = {"width": 16, **({} if model in ("deeponet", "lno_plus") else {"heads": 2})}
+    data = lines(60)
     if model == "transolver":
         config |= {"convolution": False, "reference": None}
     trained = train(*data.split(20, 20, 20), model=model, config=config, epochs=1)
