@@ -54,6 +54,7 @@ from lno.models.places import Places, cluster_centres
 from lno.models.streamed import SoftmaxSums
 
 HEAD = 16  # features of an attention head
+LONGEST_WAVE = 8.0  # of Fourier features; standardised coordinates of a box are 2√3 = 3.5 apart
 SHARPNESS = 10.0  # of initial scores without places, see `LNOConfig`
 POINT_LAYERS = 1  # hidden layers of trunk, branch and head
 # Of positions: the trunk's features (#b, n, c), and scores by distance (#b, n, m) or None.
@@ -337,8 +338,7 @@ class LNOPlus(Model):
 def fourier_features(x: Float[Tensor, "*b n d"], octaves: int) -> Float[Tensor, "*b n k"]:
     """[x, sin ωx, cos ωx] for ω = π/4, π/2, π, …: positions, and waves of them.
 
-    Standardised coordinates of an evenly filled box are 2√3 apart, less than half of the longest
-    wave. In float32 or better even under autocast.
+    In float32 or better even under autocast.
 
     >>> fourier_features(torch.tensor([[2.0]]), octaves=2).round(decimals=2)
     tensor([[ 2.,  1., -0., -0., -1.]])
@@ -346,6 +346,11 @@ def fourier_features(x: Float[Tensor, "*b n d"], octaves: int) -> Float[Tensor, 
     if octaves == 0:
         return x
     with full_precision(x):
-        waves = math.pi / 4 * 2.0 ** torch.arange(octaves, device=x.device, dtype=x.dtype)
+        waves = (
+            2
+            * math.pi
+            / LONGEST_WAVE
+            * 2.0 ** torch.arange(octaves, device=x.device, dtype=x.dtype)
+        )
         angles = (x[..., None] * waves).flatten(-2)
         return torch.cat((x, angles.sin(), angles.cos()), dim=-1)
