@@ -9,6 +9,7 @@ import pytest
 from lno import Fields
 from lno.data.foreign import ForeignFileError
 from lno.data.importing import import_files
+from lno.data.tables import read_csv
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(size=(3, 5, 2)).round(4)
@@ -122,3 +123,25 @@ def test_inputs_at_nodes_and_outputs_in_cells_are_named_as_such(tmp_path: Path) 
     meshio.Mesh(corners, cells, **data).write(tmp_path / "a.vtu")
     with pytest.raises(ForeignFileError, match=r"at the nodes of the mesh, the other in its cells"):
         Fields.from_files(tmp_path / "a.vtu", inputs="q", outputs="T")
+
+
+def test_separators_in_quotes_and_decimal_commas_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    for head in ('"x, mean";"y, mean";"p, mean"', "# x, mean;y, mean;p, mean"):
+        path.write_text(f"{head}\n1,5;2,5;3,5\n2,5;4,5;5,5\n")
+        np.testing.assert_array_equal(read_csv(path, ["y, mean"]), [[2.5], [4.5]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# made by hand\n\n1,2\n3,4\n", "line 3: expected the names of the columns, got numbers"),
+        (",".join(map("c{}".format, range(60_000))) + "\n", "at most 10,000 columns, got 60,000"),
+        ("a[" + 50_000 * " " + "x,y,y\n1,2,3\n", "the column 'y' appears more than once"),
+    ],
+)
+def test_hostile_headers_are_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ForeignFileError, match=message):
+        import_files(path)
