@@ -61,7 +61,7 @@ def test_a_third_coordinate_that_varies_or_that_was_named_is_kept(tmp_path: Path
 def test_files_in_different_units_are_refused(tmp_path: Path) -> None:
     paths = [messy(tmp_path, k) for k in range(2)]
     paths[1].write_text(paths[1].read_text(encoding="utf-8-sig").replace("[Pa]", "[kPa]"))
-    with pytest.raises(ForeignFileError, match=r"y: kPa.*y: Pa: convert the values"):
+    with pytest.raises(ForeignFileError, match=r"p has the unit kPa, in .* Pa: convert the values"):
         Fields.from_files(paths, outputs="p")
 
 
