@@ -130,8 +130,8 @@ def require_one_decimal_mark(path: Path, marks: dict[str, tuple[int, str]]) -> N
         (comma, with_comma), (point, with_point) = marks[","], marks["."]
         raise ForeignFileError(
             f"{path}: expected one decimal mark, got {visible(with_comma)!r} in line {comma} and "
-            f"{visible(with_point)!r} in line {point}: write all decimals with a point, and no "
-            "marks of thousands"
+            f"{visible(with_point)!r} in line {point}: write decimals with a point and without "
+            "thousands separators"
         )
 
 
