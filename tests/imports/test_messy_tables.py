@@ -136,11 +136,12 @@ def test_separators_in_quotes_and_decimal_commas_do_not_count(tmp_path: Path) ->
     ("text", "message"),
     [
         ("# made by hand\n\n1,2\n3,4\n", "line 3: expected the names of the columns, got numbers"),
+        ("x,y,,\n1,2,,\n", "several columns have no name: name them, or delete them"),
         (",".join(map("c{}".format, range(60_000))) + "\n", "at most 10,000 columns, got 60,000"),
         ("a[" + 50_000 * " " + "x,y,y\n1,2,3\n", "the column 'y' appears more than once"),
     ],
 )
-def test_hostile_headers_are_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+def test_impossible_headers_are_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "table.csv"
     path.write_text(text)
     with pytest.raises(ForeignFileError, match=message):

@@ -93,5 +93,7 @@ def _variable(
 
 def _require_once(path: Path, header: list[str]) -> None:
     twice = [name for name, count in Counter(header).items() if count > 1]
+    if "" in twice:
+        raise ForeignFileError(f"{path}: several columns have no name: name them, or delete them")
     if twice:
         raise ForeignFileError(f"{path}: the column {visible(twice[0])!r} appears more than once")
