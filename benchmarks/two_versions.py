@@ -51,18 +51,23 @@ class Version:
         for line in self.process.stdout:
             if line.startswith(MARK):
                 return json.loads(line.removeprefix(MARK))
-        raise RuntimeError(f"{self.name}: its process ended with status {self.process.wait()}")
+        raise RuntimeError(f"its process ended with status {self.process.wait()}")
 
-    def measure(self) -> None:
-        """Measure once more."""
+    def measure(self) -> bool:
+        """Measure once more; False: the process has failed, and said why."""
         assert self.process.stdin is not None
-        print(file=self.process.stdin, flush=True)
-        self.found.append(self.wait())
+        try:
+            print(file=self.process.stdin, flush=True)
+            self.found.append(self.wait())
+        except (RuntimeError, BrokenPipeError) as error:
+            print(f"{self.name}: {error}", file=sys.stderr, flush=True)
+            return False
+        return True
 
     def end(self) -> None:
         """End the process; its memory is free then."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
 
 
 def answer(folder: Path, case: str, kind: str) -> None:
@@ -99,29 +104,35 @@ def measure_cases(folders: list[Path], cases: list[str], rounds: int) -> list[li
         for case in cases:
             kinds = [(folders[-1], "plain"), *((f, kind) for kind in KINDS for f in folders)]
             versions[case] = {(f, kind): Version(f, case, kind) for f, kind in kinds}
-        done = [case for case, own in versions.items() if all(map(is_ready, own.values()))]
+        done = [case for case, own in versions.items() if are_ready(list(own.values()))]
         if done:  # what is measured first has to wake up the GPU
             first = next(iter(versions[done[0]].values()))
             first.measure()
             first.found.clear()
         for k in range(rounds):
-            for case in done:
-                for (_, kind), version in versions[case].items():
-                    if kind != "plain" or k == 0:
-                        version.measure()
+            for case in list(done):
+                chosen = [v for (_, kind), v in versions[case].items() if kind != "plain" or k == 0]
+                if not all(version.measure() for version in chosen):
+                    done.remove(case)
     finally:
         for version in (v for own in versions.values() for v in own.values()):
             version.end()
     return [[row_of(case, folder, versions[case]) for case in done] for folder in folders]
 
 
-def is_ready(version: Version) -> bool:
-    """Wait until the process has compiled its step; False: it failed, and has said why."""
-    try:
-        version.wait()
-    except RuntimeError as error:
-        print(error, file=sys.stderr, flush=True)
-        return False
+def are_ready(versions: list[Version]) -> bool:
+    """Wait until all processes have compiled their steps; False: one failed, and has said why.
+
+    The others of its case then end: they would compile while another case is measured.
+    """
+    for version in versions:
+        try:
+            version.wait()
+        except RuntimeError as error:
+            print(f"{version.name}: {error}", file=sys.stderr, flush=True)
+            for each in versions:
+                each.end()
+            return False
     return True
 
 
@@ -155,6 +166,8 @@ def main() -> None:
     sys.path.insert(0, str(ROOT))
     module: Any = import_module("training_step")
     cases, found = options.cases or list(module.CASES), [list[dict[str, Any]](), []]
+    if unknown := [case for case in cases if case not in module.CASES]:
+        parser.error(f"no case {unknown[0]!r}: expected {', '.join(module.CASES)}")
     names = ("two_versions_before.json", "two_versions_now.json")
     size = max(1, options.at_once // (2 * len(KINDS)))  # plain steps are not compiled
     for first in range(0, len(cases), size):

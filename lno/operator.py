@@ -315,7 +315,7 @@ class Operator(OperatorOutput):
             level: on average over new samples of this kind, at least this share of the points lies
                 inside the bounds, of each channel (`lno.calibration`).
         """
-        require_type("held_out", held_out, Fields, "samples with answers, Fields(x, u, y=...)")
+        require_type("held_out", held_out, Fields, "samples with outputs, Fields(x, u, y=...)")
         require_range("level", level, 0.0, 1.0)
         return replace(self, trust=calibrate(self, as_trained(self, held_out), level))
 
@@ -349,7 +349,7 @@ class Operator(OperatorOutput):
         where: Bool[Tensor, " q"] | None = None,
     ) -> Errors:
         """Like `evaluate`, sample by sample; `where` says which query points count."""
-        require_type("test", test, Fields, "samples with answers, Fields(x, u, y=...)")
+        require_type("test", test, Fields, "samples with outputs, Fields(x, u, y=...)")
         require_type("task", task, Task | None, "a task like lno.Steady(), or None")
         require_count("seed", seed, 2**63, least=0)
         if where is not None and not (isinstance(where, Tensor) and where.dtype == torch.bool):

@@ -187,6 +187,10 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
     assert unsure.startswith("A simple baseline may be better: kriging has")
     always = between([0.01 * k**3 for k in range(1, 9)], [0.009 * k**3 for k in range(1, 9)])
     assert always.startswith("A simple baseline is better")  # on 8 of 8, though the means are close
+    same = between([0.01, 0.02, 0.03], [0.01, 0.02, 0.03])
+    assert same.startswith("A simple baseline is about as good")
+    ties = between([0.1] * 8 + [0.2, 0.3], [0.1] * 8 + [0.1, 0.1])  # better on 2, equal on 8
+    assert ties.startswith("A simple baseline may be better")
     some = between([0.01, 0.5, 0.01], [0.02, np.nan, 0.02])  # on the samples of both
     assert "kriging, has a mean relative L2 error of 2 %, the operator 1 %" in some
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")

@@ -18,13 +18,14 @@ peak = [3e9]
 torch = SimpleNamespace(cuda=SimpleNamespace(
     reset_peak_memory_stats=lambda: None, synchronize=lambda: None,
     max_memory_allocated=lambda: peak[0]))
-CASES = {{name: SimpleNamespace(name=name, points=4) for name in ("a", "b", "broken")}}
+CASES = {{name: SimpleNamespace(name=name, points=4) for name in ("a", "b", "broken", "ending")}}
 
 def measure(step, resident):
     step()
     log = Path(__file__).parents[2] / "log.txt"
     with log.open("a") as file:
         file.write(lno.NAME + " " + step.kind + "\\n")
+    assert not step.kind.startswith("ending mixed")
     return step.milliseconds, 1.0
 
 def ours(case, kind):
@@ -71,6 +72,7 @@ def test_two_versions_are_measured_in_turn_beside_one_plain_step(tmp_path: Path)
     words += ["--at-once", "4", "--rounds", "2"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "2 2" and "broken tf32 of" in done.stderr
+    assert "ending mixed of" in done.stderr  # it failed when it was measured
     results = now / "results" / "benchmarks"
     names = ("two_versions_now.json", "two_versions_before.json")
     rows, old = (json.loads((results / name).read_text())["rows"] for name in names)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from lno import limits
 from lno.data.foreign import ForeignFileError
 from lno.text import visible
 
@@ -24,7 +25,8 @@ SEPARATORS = (",", ";", "\t")
 REMARKS = ("#", "%")
 MISSING = {"", "nan", "na", "n/a", "null", "none"}  # cells without a value, in lower case
 KIND = "a CSV file with a header"
-WITH_UNIT = (re.compile(r"(.*\S)\s*\[\s*([^\[\]]+?)\s*\]"), re.compile(r"(.*\S)\s+\(([^()]+)\)"))
+WITH_UNIT = (re.compile(r"(.*\S)\s*\[([^\[\]]+)\]"), re.compile(r"(.*\S)\s+\(([^()]+)\)"))
+QUOTED, DECIMAL_COMMA = re.compile(r'"[^"]*"'), re.compile(r"(?<=\d),(?=\d)")
 
 Row = tuple[int, list[str]]  # the number of its line, and its cells
 
@@ -58,13 +60,13 @@ def opened(path: Path) -> Iterator[Text]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             first, remark, skipped = _first_line(file)
-            separator = max(SEPARATORS, key=first.count)
+            separator = _separator(first)
             reader = csv.reader(file, delimiter=separator, strict=True)
             names = _cells_of(remark, separator)
             cells = _cells_of(first, separator)
             if len(names) != len(cells) or not any(map(_is_number, cells)):
                 names = [name.strip() for name in next(reader, [])]
-            _require_header(path, names)
+            _require_header(path, names, skipped + 1)
             rows = _checked(path, reader, len(names), skipped)
             header, units = without_units(names)
             below, rows = _units_below(rows)
@@ -128,8 +130,8 @@ def require_one_decimal_mark(path: Path, marks: dict[str, tuple[int, str]]) -> N
         (comma, with_comma), (point, with_point) = marks[","], marks["."]
         raise ForeignFileError(
             f"{path}: expected one decimal mark, got {visible(with_comma)!r} in line {comma} and "
-            f"{visible(with_point)!r} in line {point}: write all decimals with a point, and no "
-            "marks of thousands"
+            f"{visible(with_point)!r} in line {point}: write decimals with a point and without "
+            "thousands separators"
         )
 
 
@@ -163,6 +165,17 @@ def _first_line(file: TextIO) -> tuple[str, str, int]:
             continue
         file.seek(start)
         return line, remark, skipped
+
+
+def _separator(line: str) -> str:
+    """The separator of the cells in a line, which is not one in quotes.
+
+    >>> _separator('"x, m";"y, m";"z, m"'), _separator("1,5;2,5;3,5")
+    (';', ';')
+    """
+    text = QUOTED.sub("", line)
+    text = DECIMAL_COMMA.sub("", text) if ";" in text else text
+    return max(SEPARATORS, key=text.count)
 
 
 def _cells_of(line: str, separator: str) -> list[str]:
@@ -206,11 +219,18 @@ def _units_below(rows: Iterator[Row]) -> tuple[list[str], Iterator[Row]]:
     return [], iter(every)
 
 
-def _require_header(path: Path, header: Sequence[str]) -> None:
+def _require_header(path: Path, header: Sequence[str], line: int) -> None:
     if not any(header):
-        raise ForeignFileError(f"{path} has no header: expected the names of its columns in line 1")
+        raise ForeignFileError(
+            f"{path} has no header: expected the names of its columns in line {line}"
+        )
+    if len(header) > limits.IMPORT_VARIABLES:
+        raise ForeignFileError(
+            f"{path}, line {line}: expected at most {limits.IMPORT_VARIABLES:,} columns, got "
+            f"{len(header):,}"
+        )
     if all(name and as_number(name) is not None for name in header):
         raise ForeignFileError(
-            f"{path}, line 1: expected the names of the columns, got numbers "
+            f"{path}, line {line}: expected the names of the columns, got numbers "
             f"({visible(', '.join(header[:4]))}): add a line like x,y,temperature"
         )

@@ -234,9 +234,9 @@ class Normalizers:
             for name, mean, std in zip(fields.names[key], scale.mean, scale.std, strict=True):
                 if not 1 / LARGEST < std < LARGEST or abs(mean) > LARGEST:
                     raise ValueError(
-                        f"{key}, channel {name!r}: has a mean of {mean:.3g} and a standard "
-                        f"deviation of {std:.3g}, and predictions are in single precision: choose "
-                        f"a unit in which both are below {LARGEST:g} and above {1 / LARGEST:g}"
+                        f"{key}, channel {name!r}: the mean is {mean:.3g} and the standard "
+                        f"deviation {std:.3g}, out of the range of single precision: choose a unit "
+                        "in which values are closer to 1"
                     )
         return cls(Coordinates.fit(fields), u, y, parameters)
 

@@ -85,7 +85,7 @@ def measure_at_once(
     while left:
         begun = time.monotonic()
         if begun + longest > deadline:
-            say(f"stopped: {len(left)} are left; the same command measures them")
+            say(f"stopped with {len(left)} left to measure; the same command continues")
             return False
         some, left = left[:at_once], left[at_once:]
         complete &= _round(results, some, precision, device, deadline, say)

@@ -165,7 +165,7 @@ def _by_place(assessed: Assessment) -> Iterator[str]:
             caption, figures.curve(assessed.distances, "distance from the nearest observation")
         )
     else:
-        words = "No distances: answers are wanted at the observed points, or at very few."
+        words = "No distances: predictions are at the observed points, or at very few others."
         yield html.paragraph(words, note=True)
     if assessed.spacings is not None:
         caption = "Error at points by the mean distance of the nearest points: dense to the left, "

@@ -29,7 +29,7 @@ STEADY = Steady()
 POSITION_SAMPLES, MOST_POSITIONS = 32, 20_000  # whose positions initial weights adapt to
 # Arguments of `Operator.fit`: what they may be, and what to pass, in words.
 ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
-    "train_data": (Fields, "samples with answers, Fields(x, u, y=...)"),
+    "train_data": (Fields, "samples with outputs, Fields(x, u, y=...)"),
     "task": (Task | None, "a task like lno.Steady() or lno.Rollout(10)"),
     "model": (str | None, f"one of {', '.join(MODELS)}, or None"),
     "config": (

@@ -84,8 +84,8 @@ def warn_of_few_points(operator: Operator, fields: Fields) -> None:
         return
     warnings.warn(
         f"x: a sample has {count:,} points, those of training had {fewest:,} or more, and x_query "
-        "is not given: the points of x are read as a whole sample. If they are where answers are "
-        "wanted, pass the whole sample as x and these points as x_query (--at of lno predict)",
+        "is not given: the points of x are read as a whole sample. If predictions are wanted "
+        "at these points, pass the whole sample as x and them as x_query (--at of lno predict)",
         stacklevel=3,  # where `Operator.predict` is called
     )
 

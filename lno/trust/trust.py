@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FALSE_ALARMS = 0.01  # the share of samples like the held-out ones that are flagged, at most
 LATENT = "latent"  # the score of the tokens; those of descriptors are named by `descriptors`
 NOT_CALIBRATED = (
-    "bounds: this operator is not calibrated. Pass at least 9 samples with answers that it was not "
+    "bounds: this operator is not calibrated. Pass at least 9 samples with outputs that it was not "
     "trained on to operator.calibrated(held_out), and use or save what that returns. "
     "'lno train' does so by itself with 9 validation samples: 'lno data import --split "
     "TRAIN,VALIDATION,TEST'"

@@ -47,5 +47,5 @@ def test_what_is_not_ready_in_time_is_left_for_the_same_command(tmp_path: Path) 
             tmp_path, [SMALL], 2, device="cpu", minutes=minutes, say=lines.append
         )
     assert "the time was over before it was compiled" in lines[0]
-    assert lines[1] == "stopped: 1 are left; the same command measures them"
+    assert lines[1] == "stopped with 1 left to measure; the same command continues"
     assert not efficiency.measured(tmp_path)

@@ -138,7 +138,7 @@ MISTAKES: dict[str, tuple[Make, dict[str, Any], str]] = {
     "two decimal marks": (
         lambda path: text(path, "x;y;T\n0;1;2,5\n0;1.5;3\n"),
         {"positions": "x,y", "outputs": "T"},
-        r"expected one decimal mark, got '2,5' in line 2 and '1\.5' in line 3: write all decimals",
+        r"expected one decimal mark, got '2,5' in line 2 and '1\.5' in line 3: write decimals with",
     ),
     "infinity": (
         lambda path: table(path, T=word(long_columns()["T"], 0, "inf")),

@@ -9,6 +9,7 @@ import pytest
 from lno import Fields
 from lno.data.foreign import ForeignFileError
 from lno.data.importing import import_files
+from lno.data.tables import read_csv
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(size=(3, 5, 2)).round(4)
@@ -60,7 +61,7 @@ def test_a_third_coordinate_that_varies_or_that_was_named_is_kept(tmp_path: Path
 def test_files_in_different_units_are_refused(tmp_path: Path) -> None:
     paths = [messy(tmp_path, k) for k in range(2)]
     paths[1].write_text(paths[1].read_text(encoding="utf-8-sig").replace("[Pa]", "[kPa]"))
-    with pytest.raises(ForeignFileError, match=r"y: kPa.*y: Pa: convert the values"):
+    with pytest.raises(ForeignFileError, match=r"p has the unit kPa, in .* Pa: convert the values"):
         Fields.from_files(paths, outputs="p")
 
 
@@ -122,3 +123,26 @@ def test_inputs_at_nodes_and_outputs_in_cells_are_named_as_such(tmp_path: Path) 
     meshio.Mesh(corners, cells, **data).write(tmp_path / "a.vtu")
     with pytest.raises(ForeignFileError, match=r"at the nodes of the mesh, the other in its cells"):
         Fields.from_files(tmp_path / "a.vtu", inputs="q", outputs="T")
+
+
+def test_separators_in_quotes_and_decimal_commas_do_not_count(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    for head in ('"x, mean";"y, mean";"p, mean"', "# x, mean;y, mean;p, mean"):
+        path.write_text(f"{head}\n1,5;2,5;3,5\n2,5;4,5;5,5\n")
+        np.testing.assert_array_equal(read_csv(path, ["y, mean"]), [[2.5], [4.5]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("# made by hand\n\n1,2\n3,4\n", "line 3: expected the names of the columns, got numbers"),
+        ("x,y,,\n1,2,,\n", "several columns have no name: name them, or delete them"),
+        (",".join(map("c{}".format, range(60_000))) + "\n", "at most 10,000 columns, got 60,000"),
+        ("a[" + 50_000 * " " + "x,y,y\n1,2,3\n", "the column 'y' appears more than once"),
+    ],
+)
+def test_impossible_headers_are_refused_at_once(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    with pytest.raises(ForeignFileError, match=message):
+        import_files(path)

@@ -102,7 +102,7 @@ def test_constant_channels_and_decades() -> None:
 def test_an_output_far_from_zero_makes_relative_errors_small() -> None:
     data = waves(40)
     [warning] = of("warning", quick_findings(data.replace(y=data.y / data.y.std() + 101_325)))
-    assert "a standard deviation of 1: a model that always answers 1.0133" in warning
+    assert "a standard deviation of 1: a model that always predicts 1.0133" in warning
     assert "has a relative error of 0.00099 %" in warning and "Subtract a reference" in warning
     assert not of("warning", quick_findings(data.replace(y=data.y / data.y.std() + 15)))
 

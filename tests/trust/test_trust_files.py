@@ -144,7 +144,7 @@ def test_what_cannot_be_promised_is_refused(line: Trained) -> None:
     for wrong in (True, "0.9", 90, float("nan")):
         with pytest.raises(ValueError, match="bounds must be a number from 0 to 1"):
             op.predict(line.test, bounds=wrong)
-    with pytest.raises(TypeError, match="held_out: expected samples with answers"):
+    with pytest.raises(TypeError, match="held_out: expected samples with outputs"):
         op.calibrated([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="held_out: the data have no outputs"):
         op.calibrated(line.held_out.replace(y=None))

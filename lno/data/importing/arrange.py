@@ -69,7 +69,7 @@ def by_names(source: Source, roles: Roles, layout: Layout) -> Arrangement:
         for term in getattr(roles, role):
             variable = source.variables[term.variable]
             if not set(variable.axes or ()) & set(points):
-                advice = "A number of a whole sample is a parameter"
+                advice = "A number per sample is a parameter"
                 if {*(variable.axes or ()), *points} >= {"point", "centre"}:
                     advice = (
                         "One is at the nodes of the mesh, the other in its cells: convert one in "

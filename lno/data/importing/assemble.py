@@ -263,11 +263,14 @@ def join(pieces: Sequence[Piece], sources: Sequence[Source]) -> Piece:
                 f"{source.name}: has {_listed(piece.names)}, {sources[0].name} has "
                 f"{_listed(first.names)}: expected files of one kind"
             )
-        if piece.units != first.units:
-            raise ForeignFileError(
-                f"{source.name}: has the units {_listed(piece.units)}, {sources[0].name} has "
-                f"{_listed(first.units)}: convert the values, or name the units with units"
-            )
+        for key, names in piece.names.items():
+            for name, own, other in zip(names, piece.units[key], first.units[key], strict=True):
+                if own != other:
+                    raise ForeignFileError(
+                        f"{source.name}: {name} has the unit {own or 'none'}, in {sources[0].name} "
+                        f"{other or 'none'}: convert the values, or, if they are the same, set the "
+                        f"unit of all files (units: {name}={own or other})"
+                    )
     counts = [piece.count for piece in pieces]
     joined: dict[str, Column] = {
         key: columns.concatenate([piece.columns[key] for piece in pieces], counts)

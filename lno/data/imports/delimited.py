@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -91,8 +92,8 @@ def _variable(
 
 
 def _require_once(path: Path, header: list[str]) -> None:
-    twice = [name for k, name in enumerate(header) if name in header[:k]]
+    twice = [name for name, count in Counter(header).items() if count > 1]
+    if "" in twice:
+        raise ForeignFileError(f"{path}: several columns have no name: name them, or delete them")
     if twice:
-        raise ForeignFileError(
-            f"{path}, line 1: the column {visible(twice[0])!r} appears more than once"
-        )
+        raise ForeignFileError(f"{path}: the column {visible(twice[0])!r} appears more than once")

@@ -104,7 +104,7 @@ def _variable(
 
 
 def _called(dtype: np.dtype[Any]) -> str:
-    text = "text: code it as numbers, such as 0 and 1 for each category"
+    text = "text: encode it as numbers, such as 0 and 1 for each category"
     kinds = {"U": text, "S": text, "c": "complex numbers: pass real and imaginary part"}
     kinds |= {
         "M": "dates: take their parts, like time.month, as parameters",

@@ -72,7 +72,7 @@ def _about_offset(channel: Channel, values: np.ndarray) -> list[Finding]:
         Finding(
             "warning",
             f"{channel} is {mean:.5g} on average, with a standard deviation of {deviation:.3g}: "
-            f"a model that always answers {mean:.5g} has a relative error of "
+            f"a model that always predicts {mean:.5g} has a relative error of "
             f"{100 * deviation / abs(mean):.2g} %",
             "Subtract a reference value (ambient pressure, 273.15 K) before you import the data: "
             "relative errors then say how well the variation is learned",
