@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 from matplotlib.tri import Triangulation
 
 from lno import mesh
-from lno.text import plain
+from lno.text import amount, plain, with_unit
 
 FIELD, ERROR, INK = "RdBu_r", "magma_r", "#1c2430"
 CROWDED = 0.125  # of the domain: if half of the nodes lie within it, a picture shows that part
@@ -48,6 +48,7 @@ class Nodes:
         lines: the shape of the grid that they form, with or without cells.
         view: the part to show.
         part: which slice of a field over three coordinates it is, in words.
+        units: of the coordinates; none: not known.
     """
 
     positions: Float[np.ndarray, "n d"]
@@ -59,6 +60,7 @@ class Nodes:
     lines: tuple[int, ...] | None = None
     view: View | None = None
     part: str = ""
+    units: tuple[str, ...] = ()
 
     def shown(self, values: Float[np.ndarray, q * c]) -> Float[np.ndarray, k * c]:
         """The values of a field at the nodes that are within the limits of a picture."""
@@ -73,6 +75,12 @@ class Nodes:
         if self.positions.shape[1] == 1:
             return (0,)
         return (1, 0) if self.names[1].lower() in ("x", "lon", "longitude") else (0, 1)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the drawn axes, with their units."""
+        known = dict(enumerate(self.units))
+        return [with_unit(self.names[k], known.get(k, "")) for k in self.axes]
 
     @property
     def limits(self) -> list[tuple[float, float]]:
@@ -106,6 +114,7 @@ def nodes_of(
     grid_index: Int[np.ndarray, " q"] | None = None,
     view: View | None = None,
     at: Mapping[str, float] | None = None,
+    units: Sequence[str] = (),
 ) -> Nodes:
     """The points of a field that a picture shows.
 
@@ -120,11 +129,13 @@ def nodes_of(
         grid_index: where the points lie in the grid, if some of it are missing.
         view: left, right, bottom and top of the part to show; None: what most nodes suggest.
         at: the slice to show, like `{"z": 0.5}`.
+        units: of the coordinates; none: not known.
 
     >>> nodes_of(np.zeros((6, 1)), ["x"], grid=(6,)).names
     ('x',)
     """
     d = positions.shape[1]
+    units = tuple(units) or ("",) * d
     rows, shape = np.arange(len(positions)), tuple(grid) if grid is not None else None
     if d > 3 or (shape is not None and len(shape) > 3):
         raise ValueError(f"cannot draw fields over {', '.join(names)}: expected 1 to 3 coordinates")
@@ -137,8 +148,8 @@ def nodes_of(
         rows = np.unique(cells)
         own = np.searchsorted(rows, np.asarray(cells))
         lines = None if shape is None or prod(shape[:2]) != len(rows) else shape[:2]
-        drawn = positions[rows]
-        return Nodes(drawn, tuple(names), rows, mesh.triangles(own), None, own, lines, view)
+        drawn, faces = (positions[rows], tuple(names), rows), mesh.triangles(own)
+        return Nodes(*drawn, faces, None, own, lines, view, units=units)
     whole = shape is not None and grid_index is None and prod(shape) == len(positions)
     kept, part = list(range(min(d, 2))), ""
     if d == 3:
@@ -152,16 +163,18 @@ def nodes_of(
             rows, part = _plane(positions[:, axis], name, value, cube, axis)
         if len(rows) < 3:
             raise ValueError(_no_slice(positions, names))
+        part = amount(part, units[axis])
         shape, whole = (None, False) if cube is None else (_without(cube, axis), True)
     elif whole and shape is not None and len(shape) == 3:
         rows, shape = rows.reshape(shape)[..., -1].ravel(), shape[:2]
     shown, axes = positions[rows][:, kept], tuple(names[k] for k in kept)
+    units = tuple(units[k] for k in kept)
     if d == 2 and grid_index is not None and shape is not None and len(shape) == 2:
         filled = mesh.triangles(mesh.grid_cells(shape, grid_index))
-        return Nodes(shown, axes, rows, filled, view=view)
+        return Nodes(shown, axes, rows, filled, view=view, units=units)
     flat = whole and shape is not None and len(shape) == min(d, 2)
     form = shape if flat else None
-    return Nodes(shown, axes, rows, grid=form, lines=form, view=view, part=part)
+    return Nodes(shown, axes, rows, grid=form, lines=form, view=view, part=part, units=units)
 
 
 def connected(nodes: Nodes) -> Nodes:
@@ -265,7 +278,7 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Picture:
                 axis.plot(*where, "o", ms=3, mfc="none", mec=INK, mew=0.7)
             set_limits(axis, domain)
             axis.set_title(plain(panel.title), fontsize=11)
-            axis.set_xlabel(plain(domain.names[domain.axes[0]]))
+            axis.set_xlabel(plain(domain.labels[0]))
             if shown is not None and not together:
                 figure.colorbar(shown, ax=axis, ticks=MaxNLocator(4), **bar)
             elif panel.values is None and len(row) > 1 and any(p.values is not None for p in row):
@@ -277,7 +290,7 @@ def figure_of(rows: Sequence[Sequence[Panel]], title: str = "") -> Picture:
             axis.set_axis_off()
         first = row[0].domain or row[0].nodes
         if len(first.axes) == 2:
-            axes[r][0].set_ylabel(plain(first.names[first.axes[1]]))
+            axes[r][0].set_ylabel(plain(first.labels[1]))
     if title:
         figure.suptitle(plain(title))
     return figure
@@ -381,12 +394,6 @@ def _refined(
     Between the nodes of a triangle matplotlib blends colours, not values: in small triangles that
     is the same.
     """
-    corners = np.stack((x, y, values), -1)[triangles]  # (m, 3, 3)
-    while len(corners) < FINE:
-        a, b, c = corners.transpose(1, 0, 2)
-        ab, bc, ca = (a + b) / 2, (b + c) / 2, (c + a) / 2
-        parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
-        corners = np.concatenate([np.stack(part, 1) for part in parts])
-    points = corners.reshape(-1, 3)
+    points = mesh.divided(np.stack((x, y, values), -1)[triangles], FINE).reshape(-1, 3)
     fine = Triangulation(points[:, 0], points[:, 1], np.arange(len(points)).reshape(-1, 3))
     return fine, points[:, 2]

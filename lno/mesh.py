@@ -88,3 +88,17 @@ def delaunay(points: Float[np.ndarray, "n 2"]) -> Int[np.ndarray, "t 3"] | None:
     kept = found[~long.any(1)]
     covered = len(np.unique(kept)) >= COVERED * len(np.unique(found))
     return kept if len(kept) and covered else None
+
+
+def divided(corners: Float[np.ndarray, "m 3 c"], least: int) -> Float[np.ndarray, "k 3 c"]:
+    """Triangles, each divided into four until there are at least so many.
+
+    >>> divided(np.zeros((1, 3, 2)), 10).shape
+    (16, 3, 2)
+    """
+    while len(corners) < least:
+        a, b, c = corners.transpose(1, 0, 2)
+        ab, bc, ca = (a + b) / 2, (b + c) / 2, (c + a) / 2
+        parts = ((a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca))
+        corners = np.concatenate([np.stack(part, 1) for part in parts])
+    return corners

@@ -12,7 +12,7 @@ import torch
 from lno.data import Fields
 from lno.data.checks import described, is_texts, require_path, require_type
 from lno.metrics import relative_l2
-from lno.text import html_table, percent
+from lno.text import html_table, percent, with_unit
 from lno.training.device import hardware, pick_device
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class OperatorOutput:
 
 def _listed(names: Mapping[str, list[str]], units: Mapping[str, list[str]], *keys: str) -> str:
     pairs = [p for key in keys for p in zip(names.get(key, []), units.get(key, []), strict=True)]
-    return ", ".join(f"{name} [{unit}]" if unit else name for name, unit in pairs)
+    return ", ".join(with_unit(name, unit) for name, unit in pairs)
 
 
 def _picture(
@@ -132,7 +132,9 @@ def _picture(
     nodes = connected(nodes_of_sample(one, 0, at=at))
     first = _input_panels(operator, one, nodes, x, u)
     rows, title = [], f"sample {k % len(data)}"
-    for c, name in _answers(operator, one, channels):
+    for c in _answers(operator, one, channels):
+        unit = operator.labels.units["y"][c]
+        name = with_unit(operator.labels.names["y"][c], unit)
         answer = predicted[0, :, c].numpy()
         if truth is None:
             rows.append([*first, Panel(f"prediction: {name}", nodes, answer)])
@@ -144,7 +146,9 @@ def _picture(
                 *first,
                 Panel(f"truth: {name}", nodes, known, scale),
                 Panel(f"prediction: {name}", nodes, answer, scale),
-                Panel("absolute error", nodes, wrong, error_scale(nodes.shown(wrong))),
+                Panel(
+                    with_unit("absolute error", unit), nodes, wrong, error_scale(nodes.shown(wrong))
+                ),
             ]
         )
     if truth is not None:
@@ -156,26 +160,25 @@ def _input_panels(
     operator: Operator, one: Fields, nodes: Nodes, x: np.ndarray, u: np.ndarray
 ) -> list[Panel]:
     """The last channel of what is observed, at the nodes or where it is observed."""
-    from lno.drawing import Panel, nodes_of
+    from lno.data.pictures import observed_nodes
+    from lno.drawing import Panel
 
     positions = (one.geometry or {}).get("u", ())
     names = operator.labels.names["u"]
     others = [c for c, name in enumerate(names) if name not in positions]
     if not others:
         return []
-    title, values = f"input: {names[others[-1]]}", u[:, others[-1]]
+    last, unit = others[-1], operator.labels.units["u"][others[-1]]
+    title, values = f"input: {with_unit(names[last], unit)}", u[:, last]
     if one.same_points and len(x) == len(one[0].x_query):
         return [Panel(title, nodes, values)]
     if one.geometry is not None or len(nodes.names) != one.space:
         return []  # observed points are not known where the picture is
-    seen = nodes_of(x[:, : one.space], one.names["x"][: one.space])
-    return [Panel(title, seen, values, domain=nodes)]
+    return [Panel(title, observed_nodes(one, x), values, domain=nodes)]
 
 
-def _answers(
-    operator: Operator, one: Fields, channels: Sequence[str] | None
-) -> list[tuple[int, str]]:
-    """Which channels of the answer to draw, with their names."""
+def _answers(operator: Operator, one: Fields, channels: Sequence[str] | None) -> list[int]:
+    """Which channels of the answer to draw."""
     names = operator.labels.names["y"]
     if channels is not None and not (is_texts(channels) and set(channels) <= set(names)):
         raise ValueError(
@@ -183,4 +186,4 @@ def _answers(
         )
     positions = (one.geometry or {}).get("y", ())
     wanted = channels or [name for name in names if name not in positions][-1:] or names[-1:]
-    return [(names.index(name), name) for name in wanted]
+    return [names.index(name) for name in wanted]

@@ -15,6 +15,7 @@ from html import escape
 
 HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, formats, surrogates, separators of lines
 LONGEST = 200  # characters of one text in a picture
+DIMENSIONLESS = ("", "1", "-", "–")  # units of numbers without one
 _MARKDOWN = {
     **{character: f"\\{character}" for character in "\\|[]"},
     **{"&": "&amp;", "<": "&lt;", ">": "&gt;"},
@@ -76,6 +77,24 @@ def plain(text: object) -> str:
     shown = visible(text)
     shown = shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 1]}…"
     return shown.replace("$", r"\$")
+
+
+def with_unit(name: str, unit: str) -> str:
+    """The name of a quantity with its unit; alone where it has none or is dimensionless.
+
+    >>> with_unit("p", "Pa"), with_unit("u0", ""), with_unit("Mach number", "1")
+    ('p [Pa]', 'u0', 'Mach number')
+    """
+    return name if unit.strip() in DIMENSIONLESS else f"{name} [{unit.strip()}]"
+
+
+def amount(number: str, unit: str) -> str:
+    """A number with its unit, if it has one.
+
+    >>> amount("0.25", "m"), amount("0.25", "")
+    ('0.25 m', '0.25')
+    """
+    return number if unit.strip() in DIMENSIONLESS else f"{number} {unit.strip()}"
 
 
 def html_table(title: str, rows: Sequence[Sequence[object]]) -> str:

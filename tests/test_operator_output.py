@@ -8,6 +8,8 @@ from matplotlib.collections import PathCollection
 
 import lno
 from lno import Fields, Operator
+from lno.experiments.pictures import save_sample
+from lno.report.samples import sample_fields
 
 TINY = {"width": 8, "latents": 4, "blocks": 1, "heads": 2, "layers": 1}
 
@@ -100,3 +102,23 @@ def test_an_operator_predicts_the_same_after_a_move_to_the_gpu(operator, line_fi
     moved = operator.to("cuda")
     assert moved is operator and operator.device.type == "cuda"
     np.testing.assert_allclose(operator.predict(line_fields), before, rtol=1e-4, atol=1e-5)
+
+
+def test_pictures_of_predictions_have_the_units_of_training(line_fields, tmp_path):
+    units = {"x": ["m"], "u": ["K"], "y": ["K/m"]}
+    known = Fields(
+        line_fields.x, line_fields.u, y=line_fields.y, names=line_fields.names, units=units
+    )
+    operator = Operator.fit(known, config=TINY, epochs=1, progress=False)
+    shown = titled(operator.plot(known, 0))
+    assert list(shown) == [
+        "input: f [K]",
+        "truth: df [K/m]",
+        "prediction: df [K/m]",
+        "absolute error [K/m]",
+    ]
+    assert {axis.get_xlabel() for axis in shown.values()} == {"x0 [m]"}
+    save_sample(tmp_path / "sample.npz", operator, known, 0, "")
+    kept = titled(sample_fields(tmp_path / "sample.npz", "kept"))
+    assert list(kept) == list(shown)
+    assert {axis.get_xlabel() for axis in kept.values()} == {"x0 [m]"}

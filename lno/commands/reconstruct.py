@@ -22,6 +22,7 @@ from lno.drawing import Panel, connected, error_scale, figure_of
 from lno.files import replacing
 from lno.reconstruct import PRETRAINED, Reconstruction, Reconstructor
 from lno.report import plots
+from lno.text import with_unit
 from lno.training.device import one_thread
 
 ON_ONE_CORE = 512  # sensors at most: more cores gain little there, and lose much on a busy machine
@@ -137,7 +138,9 @@ def _picture(
 ) -> Figure:
     """The field with its sensors and, where there are bounds, their width."""
     labels, values = reconstructor.completer.labels, found.mean
-    [quantity], names = labels.names["y"], labels.names["x"]
+    [name], [unit] = labels.names["y"], labels.units["y"]
+    quantity, wide_title = with_unit(name, unit), with_unit("width of the bounds", unit)
+    names = [with_unit(*pair) for pair in zip(labels.names["x"], labels.units["x"], strict=True)]
     bounded = found.lower is not None and found.upper is not None
     width = found.upper - found.lower if bounded else None  # type: ignore[operator]
     low, high = (list(ends) for ends in reconstructor.domain())
@@ -149,7 +152,7 @@ def _picture(
         panels = [Panel(f"{quantity} from {counted}", nodes, shown, marks=places)]
         if width is not None:
             wide = reconstructor.at_points(width)
-            panels.append(Panel("width of the bounds", nodes, wide, scale=error_scale(wide)))
+            panels.append(Panel(wide_title, nodes, wide, scale=error_scale(wide)))
         return figure_of([panels])
     for k, axis in enumerate(found.axes):  # whole rows of a grid may be missing
         low[k], high[k] = min(low[k], axis.min()), max(high[k], axis.max())
@@ -159,7 +162,7 @@ def _picture(
     plane = plots.Plane((names[0], names[1]), (low[0], low[1]), (high[0], high[1]))
     if width is None:
         return plots.field_picture(plane, values, (places, u), quantity)
-    return plots.bounded_field(plane, values, width, (places, u), quantity)
+    return plots.bounded_field(plane, values, width, (places, u), name, unit)
 
 
 def _read(

@@ -1,12 +1,14 @@
-"""The text of CSV files as programs and people write them: units, semicolons, decimal commas.
+"""The text of CSV files as programs and people write them: units, semicolons, blanks, encodings.
 
 Above the header there may be blank lines and lines of remarks, which begin with # or %. Such a line
 may be the header itself. Names may hold a unit, `p [Pa]` or `T (K)`, and the line below the header
-may hold units only. Where semicolons separate the cells, decimals may have a comma.
+may hold units only. Where semicolons or blanks separate the cells, decimals may have a comma.
+Text that is not UTF-8 is UTF-16 with a byte order mark, or Windows-1252, which includes Latin-1.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import itertools
 import math
@@ -22,6 +24,9 @@ from lno.data.foreign import ForeignFileError
 from lno.text import visible
 
 SEPARATORS = (",", ";", "\t")
+BLANK = " "  # runs of them, where there is no other separator
+CHUNK = 1 << 20  # bytes of which the encoding is found at once
+CONTROL = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\x9f]")  # characters that only binary files have
 REMARKS = ("#", "%")
 MISSING = {"", "nan", "na", "n/a", "null", "none"}  # cells without a value, in lower case
 KIND = "a CSV file with a header"
@@ -58,23 +63,31 @@ def opened(path: Path) -> Iterator[Text]:
     reader: Iterator[list[str]] | None = None
     skipped = 0
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            first, remark, skipped = _first_line(file)
-            separator = _separator(first)
-            reader = csv.reader(file, delimiter=separator, strict=True)
-            names = _cells_of(remark, separator)
+        encoding, notes = _encoding(path)
+        with path.open(encoding=encoding, newline="") as file:
+            remark, head, skipped = _first_lines(file)
+            first, below = head[0], head[-1] if len(head) > 1 else ""
+            separator = _separator(first, below)
+            lines: Iterable[str] = itertools.chain(head, file)
+            if separator == BLANK:
+                notes += ("columns are separated by blanks",)
+                lines = (line.strip() for line in lines)
+            blanks = separator == BLANK
+            reader = csv.reader(lines, delimiter=separator, skipinitialspace=blanks, strict=True)
             cells = _cells_of(first, separator)
+            names = _names_of(remark, separator, len(cells))
             if len(names) != len(cells) or not any(map(_is_number, cells)):
                 names = [name.strip() for name in next(reader, [])]
+                if blanks:
+                    names = _names_of(first, separator, len(_cells_of(below, separator)))
             _require_header(path, names, skipped + 1)
             rows = _checked(path, reader, len(names), skipped)
             header, units = without_units(names)
-            below, rows = _units_below(rows)
-            notes: tuple[str, ...] = ()
-            if below:
-                units = [low or unit for unit, low in zip(units, below, strict=True)]
-                notes = ("the line below the header holds units",)
-            yield Text(names, header, units, rows, separator == ";", notes)
+            written, rows = _units_below(rows)
+            if written:
+                units = [low or unit for unit, low in zip(units, written, strict=True)]
+                notes += ("the line below the header holds units",)
+            yield Text(names, header, units, rows, blanks or separator == ";", notes)
     except UnicodeDecodeError as error:
         raise ForeignFileError(
             f"{path} is not {KIND} in UTF-8: {error}. If it is a table, save it as CSV UTF-8"
@@ -149,38 +162,98 @@ def _apart(name: str) -> tuple[str, str]:
     return name, ""
 
 
-def _first_line(file: TextIO) -> tuple[str, str, int]:
-    """The first line that is no remark, the remark above it, and the number of lines above.
+def _encoding(path: Path) -> tuple[str, tuple[str, ...]]:
+    """The encoding of a file, and what a user should know of it."""
+    if not path.is_file():  # a pipe can be read only once
+        return "utf-8-sig", ()
+    with path.open("rb") as file:
+        mark = file.read(2)
+    if mark in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        if _is_text(path, "utf-16"):
+            return "utf-16", ("the text is UTF-16",)
+    elif not _decodes(path, "utf-8-sig") and _is_text(path, "cp1252"):
+        return "cp1252", ("the text is not UTF-8: it was read as Windows-1252 (Latin-1)",)
+    return "utf-8-sig", ()
 
-    The file is left at the start of the first of these lines.
+
+def _decodes(path: Path, encoding: str) -> bool:
+    try:
+        for _ in _decoded(path, encoding):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_text(path: Path, encoding: str) -> bool:
+    """Whether a file has this encoding and no control characters."""
+    return _decodes(path, encoding) and not any(map(CONTROL.search, _decoded(path, encoding)))
+
+
+def _decoded(path: Path, encoding: str) -> Iterator[str]:
+    with path.open(encoding=encoding, newline="") as file:
+        while part := file.read(CHUNK):
+            yield part
+
+
+def _first_lines(file: TextIO) -> tuple[str, list[str], int]:
+    """The remark above the header, the header and the line below it, and how many lines are above.
+
+    Between the header and the line below it there may be blank ones, which are kept.
     """
     remark, skipped = "", 0
-    while True:
-        start = file.tell()
-        line = file.readline()
+    line = file.readline()
+    while line and (not line.strip() or line.lstrip().startswith(REMARKS)):
         text = line.strip()
-        if line and (not text or text.startswith(REMARKS)):
-            remark = text.lstrip("".join(REMARKS)) if text else remark
-            skipped += 1
-            continue
-        file.seek(start)
-        return line, remark, skipped
+        remark = text.lstrip("".join(REMARKS)) if text else remark
+        skipped += 1
+        line = file.readline()
+    head = [line]
+    while line and (len(head) == 1 or not head[-1].strip()):
+        line = file.readline()
+        head.append(line)
+    return remark, head, skipped
 
 
-def _separator(line: str) -> str:
-    """The separator of the cells in a line, which is not one in quotes.
+def _separator(first: str, below: str) -> str:
+    """What separates the cells: blanks where nothing else does, and the next line has some too.
 
-    >>> _separator('"x, m";"y, m";"z, m"'), _separator("1,5;2,5;3,5")
+    A separator in quotes does not count, nor does a decimal comma beside semicolons.
+
+    >>> _separator('"x, m";"y, m";"z, m"', ""), _separator("1,5;2,5;3,5", "")
     (';', ';')
+    >>> _separator("x  y  p", "0.0  1.0  2.0")
+    ' '
     """
-    text = QUOTED.sub("", line)
+    text = QUOTED.sub("", first)
     text = DECIMAL_COMMA.sub("", text) if ";" in text else text
-    return max(SEPARATORS, key=text.count)
+    found, cells = max(SEPARATORS, key=text.count), first.split()
+    if len(cells) < 2 or len(below.split()) < 2:
+        return found
+    numbers = all(_is_number(cell) and cell[-1] != "," for cell in cells)  # below a remark
+    return BLANK if numbers or found not in text else found
+
+
+def _names_of(line: str, separator: str, width: int) -> list[str]:
+    """The names in a header. Between blanks they may be followed by a unit, or hold single blanks.
+
+    >>> _names_of("x [m]  y [m]  p", " ", 3), _names_of("wall shear  mass flow", " ", 2)
+    (['x [m]', 'y [m]', 'p'], ['wall shear', 'mass flow'])
+    """
+    names = _cells_of(line, separator)
+    if separator == BLANK and len(names) != width:
+        with_units = re.sub(r"(?<!\s)\s+(?=[\[(])", "\0", line.strip())
+        for other in (with_units.split(), re.split(r"\s{2,}|\t", line.strip())):
+            if len(other) == width:
+                return [name.replace("\0", " ").strip('"') for name in other]
+    return names
 
 
 def _cells_of(line: str, separator: str) -> list[str]:
+    lines, blanks = [line.strip()], separator == BLANK
     try:
-        return [cell.strip() for cell in next(csv.reader([line.strip()], delimiter=separator), [])]
+        found = next(csv.reader(lines, delimiter=separator, skipinitialspace=blanks), [])
+        return [cell.strip() for cell in found]
     except csv.Error:
         return []
 

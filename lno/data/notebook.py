@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from lno.data import columns
 from lno.data.columns import Column
-from lno.text import html_table
+from lno.text import html_table, with_unit
 
 if TYPE_CHECKING:
     from lno.data.fields import Fields
@@ -48,5 +48,5 @@ def _channels(fields: Fields, name: str) -> str:
     if key not in fields.names:
         return ""
     pairs = zip(fields.names[key], fields.units[key], strict=True)
-    shown = [f"{label} [{unit}]" if unit else label for label, unit in pairs]
+    shown = [with_unit(label, unit) for label, unit in pairs]
     return ", ".join(shown if len(shown) <= FEW else [*shown[:2], "…", shown[-1]])

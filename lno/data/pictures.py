@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from lno.data.checks import described, is_texts
 from lno.drawing import Nodes, Panel, Picture, View, connected, figure_of, has_mesh, nodes_of
+from lno.text import with_unit
 
 if TYPE_CHECKING:
     from lno.data.fields import Fields
@@ -33,11 +36,11 @@ def sample_panels(fields: Fields, k: int, nodes: Nodes, shown: Shown) -> list[Pa
         if values is None:
             continue
         for c in shown[key]:
-            name = fields.names[key][c]
+            name = with_unit(fields.names[key][c], fields.units[key][c])
             if key == "y" or fields.same_points:
                 panels.append(Panel(name, nodes, values[:, c]))
             elif len(nodes.names) == fields.space:
-                seen = nodes_of(sample.x[:, : fields.space], fields.names["x"][: fields.space])
+                seen = observed_nodes(fields, sample.x)
                 panels.append(Panel(name, seen, values[:, c], domain=nodes))
     return panels
 
@@ -55,7 +58,14 @@ def nodes_of_sample(
         grid_index=sample.grid_index,
         view=view,
         at=at,
+        units=position_units(fields),
     )
+
+
+def observed_nodes(fields: Fields, x: np.ndarray) -> Nodes:
+    """Observed points (n, d) where they lie in space."""
+    d = fields.space
+    return nodes_of(x[:, :d], fields.names["x"][:d], units=fields.units["x"][:d])
 
 
 def position_names(fields: Fields) -> list[str]:
@@ -64,6 +74,15 @@ def position_names(fields: Fields) -> list[str]:
         return fields.names["x"][: fields.space]
     [names] = fields.geometry.values()
     return list(names)
+
+
+def position_units(fields: Fields) -> list[str]:
+    """The units of what `Fields.geometry_of` gives."""
+    if fields.geometry is None:
+        return fields.units["x"][: fields.space]
+    [(key, names)] = fields.geometry.items()
+    known = dict(zip(fields.names[key], fields.units[key], strict=True))
+    return [known[name] for name in names]
 
 
 def first_and_last(fields: Fields, key: str) -> list[int]:

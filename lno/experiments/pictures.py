@@ -17,6 +17,7 @@ from lno.data.pictures import (
     first_and_last,
     nodes_of_sample,
     position_names,
+    position_units,
     sample_panels,
     slice_title,
 )
@@ -25,6 +26,7 @@ from lno.files import replacing
 from lno.operator import Operator
 from lno.problems import PROBLEMS
 from lno.tasks import Rollout
+from lno.text import with_unit
 
 SAMPLES = 4  # of a data set, that are drawn
 
@@ -51,11 +53,11 @@ def prediction_picture(answers: Fields) -> Figure:
     nodes = connected(nodes_of_sample(answers, 0))
     sample = answers[0]
     assert sample.y is not None
-    names = answers.names["y"]
+    name = with_unit(answers.names["y"][0], answers.units["y"][0])
     marks = None
     if not answers.same_points and answers.geometry is None and answers.space == len(nodes.names):
         marks = sample.x[:, : answers.space]
-    title = slice_title(f"{names[0]} from {len(sample.x)} points", nodes)
+    title = slice_title(f"{name} from {len(sample.x)} points", nodes)
     return figure_of([[Panel(title, nodes, sample.y[:, 0], marks=marks)]])
 
 
@@ -69,8 +71,9 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
     generator = torch.Generator().manual_seed(0)
     batch = task.observe(prepared.batch([0]), prepared.spec.grid, generator)
     assert batch.y is not None
-    sample, labels = prepared[0], operator.labels.names
-    names, grid, cells = position_names(prepared), prepared.grid or (), sample.cells
+    sample, labels = prepared[0], operator.labels
+    names, units = position_names(prepared), position_units(prepared)
+    grid, cells = prepared.grid or (), sample.cells
     arrays: dict[str, Any] = {
         "x": batch.x[0],
         "u": batch.u[0],
@@ -105,8 +108,10 @@ def save_sample(path: Path, operator: Operator, test: Fields, k: int, problem: s
             allow_pickle=False,
             grid=np.array(grid),
             index=np.array(k),
-            **{f"names_{key}": np.array(labels[key]) for key in labels},
+            **{f"names_{key}": np.array(names) for key, names in labels.names.items()},
+            **{f"units_{key}": np.array(units) for key, units in labels.units.items()},
             names_positions=np.array(names),
+            units_positions=np.array(units[: len(names)]),
             **{f"shown_{key}": np.array(names) for key, names in shown.items()},
             **arrays,
         )

@@ -9,10 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from lno.assessment import OPERATOR, Assessment, Rival
-from lno.drawing import Nodes, Panel, View, error_scale, figure_of, nodes_of, scale_of
+from lno.data.pictures import nodes_of_sample
+from lno.drawing import Nodes, Panel, View, error_scale, figure_of, scale_of
 from lno.report import error_figures as figures
 from lno.report import html
 from lno.report.tables import Table
+from lno.text import amount, with_unit
 
 CHANNELS = 3  # of a sample, at most, that are drawn: those with the largest errors
 MARKS = 1000  # observed points that are marked, at most
@@ -153,7 +155,8 @@ def _by_parameter(assessed: Assessment) -> Iterator[str]:
             return
         trend = "" if curve is None else _trend(curve.median, 100, " %")
         caption = f"Error of each sample by {name}{trend}."
-        yield from _drawn(caption, figures.scatter(values, assessed.relative, curve, name))
+        label = with_unit(name, assessed.fields.units["parameters"][number])
+        yield from _drawn(caption, figures.scatter(values, assessed.relative, curve, label))
 
 
 def _by_place(assessed: Assessment) -> Iterator[str]:
@@ -225,8 +228,9 @@ def _parameters(assessed: Assessment, k: int) -> str:
     values = assessed.samples[k].parameters
     if values is None:
         return ""
-    names = assessed.fields.names["parameters"]
-    shown = [f"{name} = {value:.4g}" for name, value in zip(names, values, strict=True)]
+    names, units = (v["parameters"] for v in (assessed.fields.names, assessed.fields.units))
+    each = zip(names, values, units, strict=True)
+    shown = [f"{name} = {amount(f'{value:.4g}', unit)}" for name, value, unit in each]
     return f", at {', '.join(shown[:PARAMETERS])}"
 
 
@@ -234,29 +238,23 @@ def _picture(assessed: Assessment, k: int, view: View | None) -> Figure:
     """Truth, prediction and error of a sample, in a row for each channel that is shown."""
     fields, one, found = assessed.fields, assessed.samples[k], assessed.predictions[k]
     assert one.y is not None
-    stored, names = fields[k], fields.names["x"][: fields.space]
-    if fields.geometry is not None:
-        [names] = fields.geometry.values()
-    nodes = nodes_of(
-        fields.geometry_of(k),
-        names,
-        cells=stored.cells,
-        grid=fields.grid,
-        grid_index=stored.grid_index,
-        view=view,
-    )
-    shown = [(fields.names["y"][c], one.y[:, c], found[:, c]) for c in _shown(assessed, k)]
+    nodes = nodes_of_sample(fields, k, view)
+    names, units = fields.names["y"], fields.units["y"]
+    shown = [(names[c], units[c], one.y[:, c], found[:, c]) for c in _shown(assessed, k)]
     if len(nodes.axes) == 1:
         elsewhere = fields.geometry is None and assessed.distances is not None
         return figures.lines(nodes, shown, one.x[:, 0] if elsewhere else None)
     rows = []
-    for name, truth, answer in shown:
+    for channel, unit, truth, answer in shown:
+        name = with_unit(channel, unit)
         scale, wrong = scale_of(nodes.shown(truth)), np.abs(answer - truth)
         rows.append(
             [
                 Panel(f"truth: {name}", nodes, truth, scale, _marks(assessed, k, nodes)),
                 Panel(f"prediction: {name}", nodes, answer, scale),
-                Panel("absolute error", nodes, wrong, error_scale(nodes.shown(wrong))),
+                Panel(
+                    with_unit("absolute error", unit), nodes, wrong, error_scale(nodes.shown(wrong))
+                ),
             ]
         )
     return figure_of(rows)

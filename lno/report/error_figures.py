@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 
 from lno.assessment import Curve, Trusted
 from lno.drawing import INK, Nodes
-from lno.text import plain
+from lno.text import plain, with_unit
 
 BLUE, ORANGE, GREY = "#0072b2", "#d55e00", "#8a96a6"
 BINS = 30  # of a histogram, at most
@@ -124,21 +124,21 @@ def scores(worst: Float[np.ndarray, " s"], errors: Float[np.ndarray, " s"]) -> F
 
 def lines(
     nodes: Nodes,
-    rows: Sequence[tuple[str, np.ndarray, np.ndarray]],
+    rows: Sequence[tuple[str, str, np.ndarray, np.ndarray]],
     observed: np.ndarray | None,
 ) -> Figure:
     """Truth and prediction on a line, and beside them the error; a row for each channel.
 
     Args:
         nodes: points of the line.
-        rows: the name of a channel, the truth and the prediction.
+        rows: the name of a channel, its unit, the truth and the prediction.
         observed: where the sample was observed; None: everywhere.
     """
     figure = Figure(figsize=(8.0, 2.6 * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False, sharex=True)
     order = np.argsort(nodes.positions[:, 0], kind="stable")
     x, index = nodes.positions[order, 0], nodes.rows[order]
-    for (left, right), (name, truth, found) in zip(axes, rows, strict=True):
+    for (left, right), (name, unit, truth, found) in zip(axes, rows, strict=True):
         left.plot(x, truth[index], color=INK, lw=1.4, label="truth")
         left.plot(x, found[index], color=ORANGE, lw=1.4, ls="--", label="prediction")
         right.plot(x, np.abs(found - truth)[index], color=BLUE, lw=1.4)
@@ -152,9 +152,9 @@ def lines(
                     **style,
                     transform=axis.get_xaxis_transform(),
                 )
-            axis.set_xlabel(plain(nodes.names[0]))
-        left.set_title(plain(name), fontsize=11)
-        right.set_title("absolute error", fontsize=11)
+            axis.set_xlabel(plain(nodes.labels[0]))
+        left.set_title(plain(with_unit(name, unit)), fontsize=11)
+        right.set_title(plain(with_unit("absolute error", unit)), fontsize=11)
         right.set_ylim(0, None)
     axes[0, 0].legend(frameon=False)
     return _plain(figure)

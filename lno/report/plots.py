@@ -16,7 +16,7 @@ from matplotlib.ticker import LogLocator
 
 from lno.drawing import ERROR, FIELD, INK, scale_of
 from lno.files import replacing
-from lno.text import plain
+from lno.text import plain, with_unit
 
 
 @dataclass(frozen=True)
@@ -93,6 +93,7 @@ def bounded_field(
     width: np.ndarray,
     sensors: tuple[np.ndarray, np.ndarray],
     label: str,
+    unit: str = "",
 ) -> Figure:
     """A field (rows, columns; NaN: none) with its sensors, and beside it how wide bounds are."""
     figure = Figure(figsize=(11.0, 4.2), layout="constrained")
@@ -104,10 +105,10 @@ def bounded_field(
     left.scatter(x[:, 1], x[:, 0], c=u, cmap=colours, vmin=low, vmax=high, **marks)
     counted = "one sensor" if len(x) == 1 else f"{len(x)} sensors"
     across, along = map(plain, plane.names)
-    left.set(title=plain(f"{label} from {counted}"), ylabel=across, xlabel=along)
+    left.set(title=plain(f"{with_unit(label, unit)} from {counted}"), ylabel=across, xlabel=along)
     wide = draw_field(right, plane, width, ERROR, 0.0, float(np.nanmax(width)) or 1.0)
     right.plot(x[:, 1], x[:, 0], "o", ms=3, mfc="none", mec=INK, mew=0.6, clip_on=False)
-    right.set(title="width of the bounds", xlabel=along)
+    right.set(title=plain(with_unit("width of the bounds", unit)), xlabel=along)
     right.axis(plane.extent())  # sensors on the edge do not move it
     figure.colorbar(shown, ax=left)
     figure.colorbar(wide, ax=right)

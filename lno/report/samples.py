@@ -21,6 +21,7 @@ from lno.drawing import (
     nodes_of,
     scale_of,
 )
+from lno.text import amount, with_unit
 
 FRAMES = 5  # of a rollout, that are shown
 
@@ -31,13 +32,20 @@ def load_sample(path: Path) -> dict[str, Any]:
     `x, u, y, prediction, grid, names_x, names_u, names_y`; and where they differ from these or are
     known: `x_query`, `positions` of the nodes with `names_positions`, `cells`, `grid_index`,
     `parameters` with `names_parameters`, `channels` of a frame, the channels to draw as `shown_u`
-    and `shown_y`, the `view` of pictures, and `index`, the number of the sample.
+    and `shown_y`, the `view` of pictures, and `index`, the number of the sample. Units of what has
+    names, like `units_y`, are empty where the file has none.
     """
     with reading(path):
         with np.load(path, allow_pickle=False) as file:
             sample = {key: file[key] for key in file.files}
         sample.setdefault("positions", sample.get("x_query", sample["x"]))
-        sample.setdefault("names_positions", sample["names_x"][: sample["positions"].shape[1]])
+        d = sample["positions"].shape[1]
+        sample.setdefault("names_positions", sample["names_x"][:d])
+        if "units_x" in sample:
+            sample.setdefault("units_positions", sample["units_x"][:d])
+        for key in [key for key in sample if key.startswith("names_")]:
+            empty = np.full(len(sample[key]), "")
+            sample.setdefault(key.replace("names", "units"), empty)
     return sample
 
 
@@ -59,7 +67,8 @@ def _sample_fields(path: Path, sample: dict[str, Any], title: str) -> Figure:
     if "channels" in sample or len(first) != len(shown):
         shown = shown[-1:]
     rows = []
-    for k, (c, name) in enumerate(shown):
+    for k, c in enumerate(shown):
+        name, wrong = _titles(sample, c)
         truth, answer = sample["y"][:, c], sample["prediction"][:, c]
         error, scale = np.abs(answer - truth), scale_of(nodes.shown(truth))
         rows.append(
@@ -67,7 +76,7 @@ def _sample_fields(path: Path, sample: dict[str, Any], title: str) -> Figure:
                 *(first if len(shown) == 1 else first[k : k + 1]),
                 Panel(f"truth: {name}", nodes, truth, scale),
                 Panel(f"prediction: {name}", nodes, answer, scale),
-                Panel("absolute error", nodes, error, error_scale(nodes.shown(error))),
+                Panel(wrong, nodes, error, error_scale(nodes.shown(error))),
             ]
         )
     return figure_of(rows, _title(title, sample))
@@ -91,11 +100,11 @@ def _rollout_frames(path: Path, sample: dict[str, Any], title: str) -> Figure:
     scale, worst = scale_of(truths), error_scale(np.abs(truths - answers))
     rows: list[list[Panel]] = [[], [], []]
     for c in last:
-        name = sample["names_y"][c]
+        name, wrong = _titles(sample, c)
         truth, answer = sample["y"][:, c], sample["prediction"][:, c]
         rows[0].append(Panel(f"truth: {name}", nodes, truth, scale))
         rows[1].append(Panel(f"prediction: {name}", nodes, answer, scale))
-        rows[2].append(Panel("absolute error", nodes, np.abs(answer - truth), worst))
+        rows[2].append(Panel(wrong, nodes, np.abs(answer - truth), worst))
     return figure_of(rows, title)
 
 
@@ -122,6 +131,7 @@ def _nodes(path: Path, sample: dict[str, Any]) -> Nodes:
             grid=sample["grid"].tolist() or None,
             grid_index=sample.get("grid_index"),
             view=sample.get("view"),
+            units=sample["units_positions"].tolist(),
         )
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -133,27 +143,37 @@ def _input(sample: dict[str, Any], nodes: Nodes) -> list[Panel]:
         return []  # positions are all there is
     if "shown_u" in sample and not len(sample["shown_u"]):
         return []  # the positions of the nodes, which the mesh shows
-    c, name = _channels(sample, "u")[-1]
-    values, title = sample["u"][:, c], f"input: {name}"
+    c = _channels(sample, "u")[-1]
+    title = f"input: {with_unit(str(sample['names_u'][c]), str(sample['units_u'][c]))}"
+    values = sample["u"][:, c]
     if "x_query" not in sample:
         return [Panel(title, nodes, values)]
     d = len(nodes.names)
     if sample["x"].shape[1] != d:
         return []
-    seen = nodes_of(sample["x"], sample["names_x"].tolist())
+    units = sample["units_x"].tolist()
+    seen = nodes_of(sample["x"], sample["names_x"].tolist(), units=units)
     return [Panel(title, seen, values, domain=nodes)]
 
 
-def _channels(sample: dict[str, Any], key: str) -> list[tuple[int, str]]:
-    """The channels of u or y that the problem names, or the last one, with their names."""
+def _titles(sample: dict[str, Any], c: int) -> tuple[str, str]:
+    """The name of a channel of the answer, and that of its error."""
+    unit = str(sample["units_y"][c])
+    return with_unit(str(sample["names_y"][c]), unit), with_unit("absolute error", unit)
+
+
+def _channels(sample: dict[str, Any], key: str) -> list[int]:
+    """The channels of u or y that the problem names, or the last one."""
     names = sample[f"names_{key}"].tolist()
     wanted = [str(name) for name in sample.get(f"shown_{key}", ()) if name in names]
-    return [(names.index(name), name) for name in wanted or names[-1:]]
+    return [names.index(name) for name in wanted or names[-1:]]
 
 
 def _title(title: str, sample: dict[str, Any]) -> str:
     """With the parameters of the sample, if it has any."""
     if "parameters" not in sample:
         return title
-    pairs = zip(sample["names_parameters"], sample["parameters"], strict=True)
-    return f"{title} ({', '.join(f'{name} = {value:.4g}' for name, value in pairs)})"
+    keys = ("names_parameters", "parameters", "units_parameters")
+    each = zip(*(sample[key] for key in keys), strict=True)
+    shown = [f"{name} = {amount(f'{value:.4g}', str(unit))}" for name, value, unit in each]
+    return f"{title} ({', '.join(shown)})"

@@ -168,3 +168,38 @@ def test_data_are_imported_without_matplotlib() -> None:
     code = "import sys, lno; lno.Fields; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_axes_titles_and_slices_have_the_units_of_the_data() -> None:
+    units = {"x": ["m", "m", "s"], "u": [""], "y": ["Pa"]}
+    names = {"x": ["x", "y", "t"], "u": ["a"], "y": ["p"]}
+    x, values = grid(4, 5, 3), np.random.default_rng(0).normal(size=(1, 60, 1))
+    whole = Fields(x, values, y=values, grid=(4, 5, 3), names=names, units=units)
+    figure = whole.plot()
+    assert [axis.get_title() for axis in figure.axes[:2]] == ["a", "p [Pa]"]
+    assert figure.axes[0].get_xlabel() == "x [m]" and figure.axes[0].get_ylabel() == "y [m]"
+    assert figure.get_suptitle() == "sample 0, t = 3 s"
+    across = whole.plot(at={"y": 1.0}).axes[0]
+    assert (across.get_xlabel(), across.get_ylabel()) == ("x [m]", "t [s]")
+
+
+def test_dimensionless_data_and_data_without_units_show_names_alone() -> None:
+    values = np.random.default_rng(0).normal(size=(1, 20, 1))
+    for unit in ("", "1", "-"):
+        units = {"x": [unit, unit], "u": [unit], "y": [unit]}
+        figure = Fields(grid(4, 5), values, y=values, grid=(4, 5), names=NAMES, units=units).plot()
+        assert [axis.get_title() for axis in figure.axes[:2]] == ["a", "p"]
+        assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("x", "y")
+
+
+def test_nodes_that_are_channels_have_the_units_of_these_channels() -> None:
+    names = {"x": ["i", "j"], "u": ["X", "Y", "T"], "y": ["p"]}
+    units = {"x": ["", ""], "u": ["mm", "mm", "K"], "y": ["Pa"]}
+    places = grid(4, 5)
+    u = np.concatenate((2 * places, places[:, :1]), 1)[None]
+    moved = Fields(
+        places, u, y=u[..., :1], grid=(4, 5), names=names, units=units, geometry={"u": ["X", "Y"]}
+    )
+    figure = moved.plot()
+    assert figure.axes[0].get_xlabel() == "X [mm]" and figure.axes[0].get_ylabel() == "Y [mm]"
+    assert [axis.get_title() for axis in figure.axes[:2]] == ["T [K]", "p [Pa]"]

@@ -308,7 +308,6 @@ def test_xarray_reads_what_was_written(tmp_path: Path) -> None:
         ("a", "plate", None, {}, "expected a name ending in"),
         ("a.vtu", "several", None, {}, r"a \.vtu file holds one sample, not 3. Choose one"),
         ("a.csv", "several", None, {}, r"a \.csv file holds one sample"),
-        ("a.nc", "ragged", None, {}, r"20 to 24 points: write one of them, sample=k, or a \.h5"),
         ("a.npz", "ragged", None, {}, "differ in their number of points"),
         ("a.vtu", "plate", None, {"sample": 7}, "index: expected numbers of the 1 samples, got 7"),
         ("a.vtu", "none", None, {}, "nothing to write: the data have no outputs y"),

@@ -28,6 +28,7 @@ from plates import (
 from scipy.io import savemat
 
 from lno import Fields
+from lno.data.foreign import ForeignFileError
 from lno.data.importing import import_files
 
 FROM_ARRAYS = {**ROLES, "positions": "nodes:x,y"}
@@ -214,3 +215,19 @@ def test_values_of_cells_are_at_their_centres(tmp_path: Path) -> None:
     assert np.allclose(done.fields.x, [[1, 1], [8 / 3, 1]])
     assert done.fields.y.ravel().tolist() == [1.0, 2.0]
     assert done.fields.names["x"] == ["x", "y"]
+
+
+@pytest.mark.parametrize("suffix", [".vtu", ".vtk"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_a_truncated_mesh_is_said_to_be_damaged_in_one_line(tmp_path, suffix, share):
+    meshio = pytest.importorskip("meshio")
+    points = np.random.default_rng(0).uniform(size=(30, 3))
+    whole = meshio.Mesh(points, [("triangle", np.arange(30).reshape(10, 3))], {"p": points[:, 0]})
+    path = tmp_path / f"case{suffix}"
+    whole.write(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ForeignFileError, match="damaged") as caught:
+        import_files([path], outputs="p")
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    assert suffix == ".vtk" or "XML: " in str(caught.value)  # the other reader says nothing

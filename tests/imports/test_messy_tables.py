@@ -146,3 +146,54 @@ def test_impossible_headers_are_refused_at_once(tmp_path: Path, text: str, messa
     path.write_text(text)
     with pytest.raises(ForeignFileError, match=message):
         import_files(path)
+
+
+HEADERS = {
+    "units": "  x [m]   y (m)  p [Pa]\n",
+    "units below": "x y p\n m m Pa\n",
+    "a remark": "# a case\n#  x [m]  y [m]    p [Pa]\n",
+    "names with blanks": "  x [m]   y [m]   static pressure [Pa]\n\n",
+}
+
+
+@pytest.mark.parametrize("mark", [".", ","])
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_columns_between_blanks(tmp_path: Path, header: str, mark: str) -> None:
+    rows = [f"{x:12.4f}  {y:.4f} {p:14.3f}  \n" for (x, y), p in zip(X[0], P[0], strict=True)]
+    path = tmp_path / "probe.txt"
+    path.write_text(header + "".join(rows).replace(".", mark))
+    found = import_files([path], positions="x,y")
+    np.testing.assert_array_equal(found.fields[0].x, X[0])
+    np.testing.assert_array_equal(found.fields[0].y[:, 0], P[0])
+    assert found.fields.units["x"] == ["m", "m"] and found.fields.units["y"] == ["Pa"]
+    assert "columns are separated by blanks" in found.notes
+
+
+def test_a_short_row_between_blanks_names_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "probe.txt"
+    path.write_text("x y p\n0 0 1\n1 2\n")
+    with pytest.raises(ForeignFileError, match="line 3: expected 3 cells as in the header, got 2"):
+        import_files([path], positions="x,y")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "note"),
+    [("latin-1", "Windows-1252"), ("cp1252", "Windows-1252"), ("utf-16", "UTF-16"), ("utf-8", "")],
+)
+def test_text_in_other_encodings(tmp_path: Path, encoding: str, note: str) -> None:
+    path = tmp_path / "room.csv"
+    path.write_bytes("x [m],Wärme [°C]\n0,20.5\n1,21\n".encode(encoding))
+    found = import_files([path], outputs="Wärme")
+    assert found.fields.names["y"] == ["Wärme"] and found.fields.units["y"] == ["°C"]
+    np.testing.assert_array_equal(found.fields[0].y[:, 0], [20.5, 21])
+    assert [text for text in found.notes if "text is" in text and note in text] or not note
+    assert note or not any("text is" in text for text in found.notes)
+
+
+@pytest.mark.parametrize("head", [b"", b"\xff\xfe", b"\xfe\xff", b"x,p\n0,1\n"])
+def test_binary_content_is_refused_in_every_encoding(tmp_path: Path, head: bytes) -> None:
+    path = tmp_path / "junk.csv"
+    for seed in range(20):
+        path.write_bytes(head + np.random.default_rng(seed).bytes(400))
+        with pytest.raises(ForeignFileError, match=r"junk\.csv"):
+            import_files([path], positions="x")

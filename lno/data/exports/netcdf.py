@@ -28,8 +28,9 @@ def write_netcdf(path: str | Path, result: Result) -> None:
     """Write all samples.
 
     A regular grid has its coordinates as axes, with NaN at points that are missing; a deformed grid
-    has axes that count, and coordinates for each point; other points are a list. With several
-    samples, their number is the first axis.
+    has axes that count, and coordinates for each point; other points are a list, of samples with
+    fewer points than others with NaN at its end. With several samples, their number is the first
+    axis.
 
     Args:
         path: the file, which is written atomically.
@@ -104,7 +105,10 @@ def _axes(result: Result) -> list[Float[np.ndarray, " m"]]:
         return []
     index = np.arange(result.points)[None] if result.index is None else result.index
     places = list(result.coordinates.values())[: result.space]
-    return regular_axes(result.grid, index, places, 1e-6) or []
+    if (there := index >= 0).all():
+        return regular_axes(result.grid, index, places, 1e-6) or []
+    known = [np.broadcast_to(place, index.shape)[there] for place in places]
+    return regular_axes(result.grid, index[there], known, 1e-6) or []
 
 
 def _on_grid(
@@ -114,9 +118,9 @@ def _on_grid(
     if index is None:
         return values
     rows, values = np.broadcast_arrays(index, values)
-    full = np.full((len(rows), size), np.nan, values.dtype)
-    np.put_along_axis(full, rows, values, 1)
-    return full
+    full = np.full((len(rows), size + 1), np.nan, values.dtype)
+    np.put_along_axis(full, rows, values, 1)  # what is no point lands behind the end
+    return full[:, :size]
 
 
 def _legal(names: Names, name: str) -> str:

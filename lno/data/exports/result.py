@@ -20,7 +20,9 @@ Named = dict[str, Float[np.ndarray, "#s n"]]
 
 @dataclass(frozen=True)
 class Result:
-    """Values at points, of one sample or of several with the same number of points.
+    """Values at points, of one sample or of several.
+
+    Where samples differ in their number of points, the rest of the shorter ones is NaN.
 
     Args:
         coordinates: of the points, by name; a first axis of one if all samples share them.
@@ -30,7 +32,7 @@ class Result:
         units: of all of these by name, where they are known.
         cells: that connect the points.
         grid: the shape of the grid that the points form.
-        index: the flat index of each point in the grid, if some of it are missing.
+        index: the flat index of each point in the grid, if some of it are missing; -1: no point.
         frame: what the coordinates are, in words.
     """
 
@@ -172,14 +174,16 @@ class Names:
 
 
 def _stacked(column: Column, count: int) -> np.ndarray:
-    """A column as one array (#s, n, c), with a first axis of one if all samples share it."""
+    """A column as one array (#s, n, c), with a first axis of one if all samples share it.
+
+    Samples with fewer points than others end with NaN, or -1 of integers.
+    """
     if isinstance(column, Ragged):
-        sizes = column.sizes
-        if sizes.min() < sizes.max():
-            raise ValueError(
-                f"samples have {sizes.min()} to {sizes.max()} points: write one of them, sample=k, "
-                "or a .h5 file"
-            )
-        return np.stack([column[k] for k in range(count)])
+        nothing = np.nan if column.dtype.kind == "f" else -1
+        shape = (count, int(column.sizes.max()), columns.channels(column))
+        whole = np.full(shape, nothing, column.dtype)
+        for k, size in enumerate(column.sizes):
+            whole[k, :size] = column[k]
+        return whole
     values = np.asarray(column)
     return values[None] if columns.is_shared(column) else values

@@ -1,4 +1,4 @@
-"""CSV files: a header, then a row for each point. Also with semicolons or tabs."""
+"""CSV files: a header, then a row for each point. Also with semicolons, tabs or blanks."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import h5py
 import numpy as np
@@ -19,6 +20,7 @@ from lno import limits
 from lno.data.foreign import ForeignFileError
 from lno.data.imports.hdf5 import require_own_values
 from lno.data.imports.source import Source, Variable, missing_extra, reading
+from lno.text import visible
 
 KIND = "a mesh"
 # Suffixes that meshio reads, but compressed ones and .svg.
@@ -44,19 +46,33 @@ def read_mesh(path: Path) -> Source:
         _require_harmless_xml(path)
     elif h5py.is_hdf5(path):
         require_own_values(path, KIND)
-    silent = contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO())
+    said = io.StringIO()
+    silent = contextlib.redirect_stdout(said), contextlib.redirect_stderr(io.StringIO())
     with reading(path, KIND), silent[0], silent[1], _bounded(path):
         try:
             mesh = meshio.read(path)
         except SystemExit:  # that is how meshio gives up
-            raise ForeignFileError(
-                f"{path} cannot be read as {KIND}: no reader of meshio understands it"
-            ) from None
+            raise ForeignFileError(_damaged(path, said.getvalue())) from None
         except ModuleNotFoundError as error:
             raise ForeignFileError(f"{path} needs {error.name}: pip install {error.name}") from None
         except MemoryError:
             raise ForeignFileError(f"{path} claims more points than fit into memory") from None
         return _source(path, mesh)
+
+
+def _damaged(path: Path, said: str) -> str:
+    """Why a file cannot be read, with what its reader said in one line, if it said anything."""
+    reason = " ".join(said.split()).rstrip(".")
+    if not reason and path.suffix.lower() in XML:  # meshio hides what the parser says
+        try:
+            ElementTree.parse(path)
+        except ElementTree.ParseError as error:
+            reason = f"XML: {error}"
+    shown = f" ({visible(reason)[:200]})" if reason else ""
+    return (
+        f"{path} cannot be read as {KIND}: it is damaged or truncated, or no {path.suffix} "
+        f"file{shown}. Compare its size with the source's, and fetch or write it again"
+    )
 
 
 def _source(path: Path, mesh: Any) -> Source:
