@@ -20,23 +20,19 @@ Why:
 A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
 data that have weights count by them. Where all samples have the same points, a step leaves out
-three of ten at random: a model learns such points by heart otherwise, and errs between them. The
-Fourier features of `lno_plus` have no wavelength shorter than eight distances between neighbouring
-points: shorter ones fit the points of training and fail between them.
+three of ten at random: a model learns such points by heart otherwise, and errs between them. So
+`lno_plus` has no Fourier features there: they gain much where geometries differ, and little on
+points that all samples share, between which they err.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import log2
 
-import numpy as np
 import torch
 
 from lno.data import Fields, columns
 from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
-from lno.models.lno_plus import LONGEST_WAVE
-from lno.models.places import spacing
 from lno.tasks import Task
 from lno.training.recipe import Recipe
 
@@ -48,7 +44,6 @@ MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a 
 DROPOUT, ENOUGH = 0.3, 100  # of points that all samples share, if there are so many
 SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3)
-SHORTEST_WAVE = 8  # of Fourier features, in distances between neighbouring points
 
 
 @dataclass(frozen=True)
@@ -72,7 +67,7 @@ def choose(
     """Model, sizes and recipe for training samples; the rule is the table above.
 
     Args:
-        data: the samples to train on, without those held out. Only their sizes and positions count.
+        data: the samples to train on, without those held out. Only their sizes count.
         task: what a step means.
         device: where to train.
         model: the model, if it is not to be chosen. It has its default sizes.
@@ -91,26 +86,14 @@ def choose(
 
 
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
-    few = len(data) < FEW and not columns.is_shared(data.x)
+    shared = columns.is_shared(data.x)
+    few = len(data) < FEW and not shared
     if few or task.observes_answers:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
-    config = replace(config, octaves=min(config.octaves, resolved_octaves(data)))
+    config = replace(config, octaves=0) if shared else config
     elsewhere = task.asks_elsewhere or not data.same_points
     return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
-
-
-def resolved_octaves(data: Fields) -> int:
-    """How many octaves of Fourier features the points of the first sample resolve.
-
-    >>> from lno import grid
-    >>> [resolved_octaves(Fields(grid((n, n)))) for n in (8, 16, 43)]
-    [2, 3, 4]
-    """
-    x = np.asarray(columns.sample(data.x, 0), dtype=np.float64)
-    scale = x.std(axis=0)
-    distance = spacing(np.unique(x / np.where(scale > 0, scale, 1.0), axis=0))
-    return max(0, int(1 + log2(LONGEST_WAVE / (SHORTEST_WAVE * distance))))
 
 
 def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
