@@ -346,11 +346,7 @@ def fourier_features(x: Float[Tensor, "*b n d"], octaves: int) -> Float[Tensor, 
     if octaves == 0:
         return x
     with full_precision(x):
-        waves = (
-            2
-            * math.pi
-            / LONGEST_WAVE
-            * 2.0 ** torch.arange(octaves, device=x.device, dtype=x.dtype)
-        )
+        doubling = 2.0 ** torch.arange(octaves, device=x.device, dtype=x.dtype)
+        waves = 2 * math.pi / LONGEST_WAVE * doubling
         angles = (x[..., None] * waves).flatten(-2)
         return torch.cat((x, angles.sin(), angles.cos()), dim=-1)
