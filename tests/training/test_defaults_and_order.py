@@ -65,7 +65,7 @@ def test_weights_of_points_are_used_where_there_are_any() -> None:
     assert choose(lines(weights=np.ones(16)), Steady()).recipe.weighted
 
 
-def test_steps_leave_out_some_of_many_points_that_all_samples_share() -> None:
+def test_many_points_that_all_samples_share_are_not_learned_by_heart() -> None:
     x = np.linspace(0, 1, 200)[:, None]
     shared = Fields(x, y=np.zeros((9, 200, 1)), parameters=np.arange(9.0)[:, None])
     own = Fields(np.broadcast_to(x, (9, 200, 1)).copy(), y=np.zeros((9, 200, 1)))
@@ -81,6 +81,11 @@ def test_steps_leave_out_some_of_many_points_that_all_samples_share() -> None:
         )
     ]
     assert found == [0.3, 0.0, 0.0, 0.0, 0.0]
+    decays = [
+        choose(shared, Steady(), model=model).recipe.weight_decay for model in (None, "transolver")
+    ]
+    assert decays == [0.1, Recipe().weight_decay]
+    assert choose(own, Steady()).recipe.weight_decay == Recipe().weight_decay
     changed = Recipe(queries=5, point_dropout=0.3).changed({"gradient": 0.1})
     assert (changed.queries, changed.point_dropout) == (None, 0.0)
 
