@@ -16,7 +16,7 @@ from lno import evaluation
 from lno.conditioning import learn_covariance
 from lno.config import require_count, require_range
 from lno.data import Batch, Fields, Spec
-from lno.data.checks import as_shape, require_flag, require_path, require_type
+from lno.data.checks import as_shape, require_flag, require_instance, require_path
 from lno.data.climatology import Background
 from lno.data.labels import Labels
 from lno.data.normalize import Normalizers
@@ -165,7 +165,7 @@ class Operator(OperatorOutput):
         """
         given = {k: v for k, v in locals().items() if k != "cls"}
         example = "a trained operator, like Operator.load('model.safetensors')"
-        require_type("init", given["init"], Operator | None, example)
+        require_instance("init", given["init"], Operator | None, example)
         check_arguments(**{k: v for k, v in given.items() if k != "init"})
         setup = set_up(**{k: v for k, v in given.items() if k not in RUN_ONLY})
         training, kind, used = setup.training, setup.kind, setup.used
@@ -224,7 +224,7 @@ class Operator(OperatorOutput):
 
     def member(self, k: int) -> Operator:
         """The operator of the k-th member alone; it needs its own calibration."""
-        require_type("k", k, int, "the number of a member")
+        require_instance("k", k, int, "the number of a member")
         if not 0 <= k < len(self.members):
             raise IndexError(f"no member {k}: this operator has {len(self.members)}, from 0 on")
         one = self.members[k]
@@ -315,7 +315,7 @@ class Operator(OperatorOutput):
             level: on average over new samples of this kind, at least this share of the points lies
                 inside the bounds, of each channel (`lno.calibration`).
         """
-        require_type("held_out", held_out, Fields, "samples with outputs, Fields(x, u, y=...)")
+        require_instance("held_out", held_out, Fields, "samples with outputs, Fields(x, u, y=...)")
         require_range("level", level, 0.0, 1.0)
         return replace(self, trust=calibrate(self, as_trained(self, held_out), level))
 
@@ -349,8 +349,8 @@ class Operator(OperatorOutput):
         where: Bool[Tensor, " q"] | None = None,
     ) -> Errors:
         """Like `evaluate`, sample by sample; `where` says which query points count."""
-        require_type("test", test, Fields, "samples with outputs, Fields(x, u, y=...)")
-        require_type("task", task, Task | None, "a task like lno.Steady(), or None")
+        require_instance("test", test, Fields, "samples with outputs, Fields(x, u, y=...)")
+        require_instance("task", task, Task | None, "a task like lno.Steady(), or None")
         require_count("seed", seed, 2**63, least=0)
         if where is not None and not (isinstance(where, Tensor) and where.dtype == torch.bool):
             raise TypeError(f"where: expected a tensor (q,) of True and False, got {where!r:.80}")

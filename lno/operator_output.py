@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from lno.data import Fields
-from lno.data.checks import described, is_texts, require_path, require_type
+from lno.data.checks import described, is_texts, require_instance, require_path
 from lno.metrics import relative_l2
 from lno.text import html_table, percent, with_unit
 from lno.training.device import hardware, pick_device
@@ -72,7 +72,7 @@ class OperatorOutput:
             channels: names of answers to draw, a row for each; None: the last one.
             at: which slice of three dimensions, like `{"z": 0.5}`; None: the last one.
         """
-        require_type("data", data, Fields, "samples like those of training, Fields(x, u, ...)")
+        require_instance("data", data, Fields, "samples like those of training, Fields(x, u, ...)")
         return _picture(cast("Operator", self), data, k, channels, at)
 
     def _repr_html_(self) -> str:

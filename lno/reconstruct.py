@@ -19,7 +19,7 @@ import numpy as np
 from lno.calibration import Calibration, Nonconformity, calibrate, coverage, require_fields
 from lno.config import require_count, require_range
 from lno.data import Fields, columns
-from lno.data.checks import require_flag, require_path, require_type
+from lno.data.checks import require_flag, require_instance, require_path
 from lno.data.columns import as_real
 from lno.data.domain import Domain
 from lno.data.observe import Pattern, require_pattern
@@ -88,7 +88,7 @@ class Reconstructor(Stages):
             ("calibration", Calibration | None, "a Calibration, see `calibrated`, or None"),
             ("where", Domain | None, "a Domain, like Domain.of(fields), or None"),
         ):
-            require_type(name, getattr(self, name), kind, expected)
+            require_instance(name, getattr(self, name), kind, expected)
         first, second = self.completer.task, self.propagator and self.propagator.task
         if not isinstance(first, Completion) or not isinstance(second, Propagation | None):
             raise ValueError(
@@ -202,7 +202,9 @@ class Reconstructor(Stages):
             level: on average over new fields, at least this share of the points lies inside.
             seed: of the sensor positions.
         """
-        require_type("held_out", held_out, Fields, "whole fields with outputs y, Fields(x, y=...)")
+        require_instance(
+            "held_out", held_out, Fields, "whole fields with outputs y, Fields(x, y=...)"
+        )
         require_range("level", level, 0.0, 1.0)
         require_fields(len(held_out), level)  # before the work
         measured = self.nonconformity(held_out, patterns, seed)
@@ -233,8 +235,12 @@ class Reconstructor(Stages):
             seed: of their positions.
             report: is called after every BATCH fields.
         """
-        require_type("samples", samples, Fields, "whole fields with outputs y, Fields(x, y=...)")
-        require_type("patterns", patterns, Iterable, "a list of patterns, like [RandomRatio(0.01)]")
+        require_instance(
+            "samples", samples, Fields, "whole fields with outputs y, Fields(x, y=...)"
+        )
+        require_instance(
+            "patterns", patterns, Iterable, "a list of patterns, like [RandomRatio(0.01)]"
+        )
         patterns = list(patterns)
         for k, pattern in enumerate(patterns):
             require_pattern(f"patterns[{k}]", pattern)

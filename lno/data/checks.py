@@ -32,7 +32,7 @@ POINTS_OF = {
 SMALLEST_AREA = 1e-3  # the weight of a pole
 
 
-def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -> None:
+def require_instance(name: str, value: Any, kind: type | UnionType, expected: str) -> None:
     """Raise a TypeError unless an argument has the right type.
 
     Args:
@@ -41,7 +41,7 @@ def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -
         kind: the types that it may have.
         expected: what to pass, in words.
 
-    >>> require_type("names", ["x"], Mapping, 'a mapping like {"x": ["t"]}')
+    >>> require_instance("names", ["x"], Mapping, 'a mapping like {"x": ["t"]}')
     Traceback (most recent call last):
     ...
     TypeError: names: expected a mapping like {"x": ["t"]}, got the list ['x']
@@ -52,19 +52,19 @@ def require_type(name: str, value: Any, kind: type | UnionType, expected: str) -
 
 def require_path(name: str, value: Any) -> None:
     """Raise a TypeError unless an argument is the path of a file or folder."""
-    require_type(name, value, str | os.PathLike, "a path, like 'folder/name'")
+    require_instance(name, value, str | os.PathLike, "a path, like 'folder/name'")
     if os.fspath(value) == "" or "\0" in str(value):
         raise ValueError(f"{name}: expected a path, like 'folder/name', got {str(value)!r}")
 
 
 def require_flag(name: str, value: Any) -> None:
     """Raise a TypeError unless an argument is True or False."""
-    require_type(name, value, bool, "True or False")
+    require_instance(name, value, bool, "True or False")
 
 
 def require_number(name: str, value: Any) -> None:
     """Raise a TypeError unless an argument is a real number."""
-    require_type(name, value, numbers.Real, "a number")
+    require_instance(name, value, numbers.Real, "a number")
     if isinstance(value, bool):
         raise TypeError(f"{name}: expected a number, got {value}")
 
@@ -154,7 +154,7 @@ def labels(
 
     found = {key: [default(key, k) for k in range(count)] for key, count in counts.items()}
     given = {} if given is None else given
-    require_type(what, given, Mapping, 'a mapping like {"x": ["t"], "u": ["f"], "y": ["g"]}')
+    require_instance(what, given, Mapping, 'a mapping like {"x": ["t"], "u": ["f"], "y": ["g"]}')
     for key, value in given.items():
         if key not in found:
             raise ValueError(f"{what}: expected keys among {', '.join(found)}, got {key!r}")
@@ -174,7 +174,7 @@ def as_geometry(
     if given is None:
         return None
     example = 'the channels that hold the positions of the nodes, like {"u": ["x", "y"]}'
-    require_type("geometry", given, Mapping, example)
+    require_instance("geometry", given, Mapping, example)
     if len(given) != 1 or not set(given) <= {"u", "y"}:
         raise ValueError(
             "geometry: expected the channels of u or of y that hold the nodes' positions, like "

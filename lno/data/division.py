@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lno.config import did_you_mean, require_count
-from lno.data.checks import require_type
+from lno.data.checks import require_instance
 from lno.data.columns import Index
 from lno.data.fields import Fields
 
@@ -42,7 +42,9 @@ class Division:
 
     def __post_init__(self) -> None:
         require_count("Division.seed", self.seed, 2**63, least=0)
-        require_type("Division.groups", self.groups, str | None, "the name of a parameter, or None")
+        require_instance(
+            "Division.groups", self.groups, str | None, "the name of a parameter, or None"
+        )
 
     def parts(self, fields: Fields) -> tuple[Index, Index, Index]:
         """Numbers of the samples to train, to validate and to test on, each in order.

@@ -118,9 +118,9 @@ class Fields(Exchange):
         self.units = checks.labels(self, "units", units)
         self.geometry = checks.as_geometry(self, geometry)
         self.sphere = checks.as_sphere(self, sphere)
-        checks.require_type("frame", frame, str, "a text like 'reference grid'")
+        checks.require_instance("frame", frame, str, "a text like 'reference grid'")
         origin = {} if provenance is None else provenance
-        checks.require_type("provenance", origin, Mapping, "a mapping of plain JSON")
+        checks.require_instance("provenance", origin, Mapping, "a mapping of plain JSON")
         self.frame, self.provenance = str(frame), dict(origin)
         self._digest: str | None = None
         checks.check_shapes(self)
@@ -135,7 +135,7 @@ class Fields(Exchange):
         return self._count
 
     def __getitem__(self, k: int) -> Sample:
-        checks.require_type("index", k, int | np.integer, "the number of a sample")
+        checks.require_instance("index", k, int | np.integer, "the number of a sample")
         if not -len(self) <= k < len(self):
             raise IndexError(f"no sample {k}: these data have {len(self)}, counted from 0")
         at = k % len(self)

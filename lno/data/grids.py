@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from lno.data.checks import as_shape, require_number, require_type
+from lno.data.checks import as_shape, require_instance, require_number
 
 # Where n points lie between the ends 0 and 1 of an axis, and what that is in words.
 POINTS = {
@@ -57,7 +57,7 @@ def grid_points(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "n d"]:
 
 def unit_axis(n: int, points: str) -> Float[np.ndarray, " n"]:
     """Where n points lie between 0 and 1, as in `grid`."""
-    require_type("points", points, str, f"one of {', '.join(POINTS)}")
+    require_instance("points", points, str, f"one of {', '.join(POINTS)}")
     if points not in POINTS:
         raise ValueError(f"points: expected one of {', '.join(POINTS)}, got {points!r}")
     at = np.arange(n, dtype=np.float64)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lno.data.checks import described, require_type
+from lno.data.checks import described, require_instance
 from lno.data.grids import POINTS
 
 FILE = "file"  # as the sample: every file is one
@@ -195,7 +195,7 @@ def as_layout(given: Mapping[str, Any]) -> Layout:
     """A layout from what a user gives, as text or as Python values."""
     grid = given.get("grid")
     grid = "endpoints" if grid is None else grid
-    require_type("grid", grid, str, f"one of {', '.join(POINTS)}")
+    require_instance("grid", grid, str, f"one of {', '.join(POINTS)}")
     period = {}
     for name, value in pairs("period", given.get("period")).items():
         try:

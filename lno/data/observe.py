@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lno.config import require_count, require_range
 from lno.data import columns
-from lno.data.checks import described, require_number, require_type
+from lno.data.checks import described, require_instance, require_number
 from lno.data.columns import Column
 from lno.data.fields import Fields
 
@@ -124,7 +124,7 @@ class Intervals:
 
     def __post_init__(self) -> None:
         expected = "a step for each axis of the grid, like (2, 16)"
-        require_type("Intervals.steps", self.steps, tuple | list, expected)
+        require_instance("Intervals.steps", self.steps, tuple | list, expected)
         object.__setattr__(self, "steps", tuple(self.steps))
         for k, step in enumerate(self.steps):
             require_count(f"Intervals.steps[{k}]", step, 10**6)
@@ -174,7 +174,7 @@ class Window:
 
     def __post_init__(self) -> None:
         expected = "the name of a coordinate of the data"
-        require_type("Window.coordinate", self.coordinate, str, expected)
+        require_instance("Window.coordinate", self.coordinate, str, expected)
         for name in ("low", "high"):
             require_number(f"Window.{name}", getattr(self, name))
         if not self.low <= self.high:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lno.data import Batch, Fields
-from lno.data.checks import require_type
+from lno.data.checks import require_instance
 from lno.data.normalize import Normalizers
 from lno.data.observe import Pattern, Window, require_pattern
 from lno.tasks.steady import Steady
@@ -43,7 +43,7 @@ class Completion(Steady):
     def __post_init__(self) -> None:
         require_pattern("Completion.pattern", self.pattern)
         expected = "the part of the domain that is observed, like Window('t', 0.0, 0.5), or None"
-        require_type("Completion.window", self.window, Window | None, expected)
+        require_instance("Completion.window", self.window, Window | None, expected)
 
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window."""
@@ -108,7 +108,7 @@ class Propagation(Steady):
 
     def __post_init__(self) -> None:
         expected = "the part of the domain that is known, like Window('t', 0.0, 0.5)"
-        require_type("Propagation.window", self.window, Window, expected)
+        require_instance("Propagation.window", self.window, Window, expected)
 
     def prepare(self, fields: Fields) -> Fields:
         """The fields inside the window as observations of the whole."""

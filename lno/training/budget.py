@@ -24,6 +24,7 @@ MEASURING_LIMIT = 0.2  # but no larger fraction than this
 COMPILE_FROM_MINUTES = 10  # compilation takes up to 90 seconds: shorter budgets do without it
 WARMUP_STEPS = 3  # not measured: compilation, capture, first allocations
 STEPS_BETWEEN_READS = 10  # of the clock on a GPU
+TOLERANCE = 0.1  # by which a run may exceed its budget without a warning
 
 
 class Costs(NamedTuple):
@@ -57,6 +58,22 @@ def fit_to_budget(
         warnings.warn(
             f"only {training.total_steps} steps fit into the time budget, less than one epoch of "
             f"{training.steps_per_epoch}",
+            stacklevel=2,
+        )
+
+
+def warn_if_late(seconds: float, minutes: float) -> None:
+    """Warn if a finished run took longer than its time budget.
+
+    The number of steps is chosen at the beginning, so this happens where the machine has become
+    slower since, e.g. because another program started.
+
+    >>> warn_if_late(seconds=61, minutes=1)
+    """
+    if seconds > 60 * minutes * (1 + TOLERANCE):
+        warnings.warn(
+            f"training took {seconds / 60:.1f} minutes, more than its budget of {minutes:g}: steps "
+            "became slower after their time was measured. Is another program using this machine?",
             stacklevel=2,
         )
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from lno import limits
 from lno.config import from_dict, require_count, require_json, require_range, to_dict
 from lno.data import Fields, Spec, columns
-from lno.data.checks import described, require_flag, require_type
+from lno.data.checks import described, require_flag, require_instance
 from lno.data.normalize import Normalizers
 from lno.data.symmetry import Symmetry
 from lno.models import MODELS, Demand, Model, ModelConfig, build_model
@@ -58,7 +58,7 @@ ARGUMENTS: dict[str, tuple[type | UnionType, str]] = {
 def check_arguments(**given: Any) -> None:
     """Raise unless the arguments of `Operator.fit` are what they should be."""
     for name, (kind, expected) in ARGUMENTS.items():
-        require_type(name, given[name], kind, expected)
+        require_instance(name, given[name], kind, expected)
     for name in ("conditional", "progress", "resume", "tensorboard", "early_stop"):
         require_flag(name, given[name])
     symmetries = given["symmetries"]
@@ -74,7 +74,9 @@ def check_arguments(**given: Any) -> None:
         raise ValueError(f"no model {given['model']!r}: expected one of {', '.join(MODELS)}")
     if isinstance(given["config"], ModelConfig) and given["model"] is not None:
         own = MODELS[given["model"]][1]
-        require_type("config", given["config"], own, f"{own.__name__}(...) for {given['model']}")
+        require_instance(
+            "config", given["config"], own, f"{own.__name__}(...) for {given['model']}"
+        )
     require_count("members", given["members"], 1024)
     require_count("seed", given["seed"], 2**31, least=0)
     for name in ("minutes", "pause_after"):

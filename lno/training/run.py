@@ -22,7 +22,7 @@ from lno.data import Fields
 from lno.files import owning, remove, remove_leftovers, require_folder, write_text
 from lno.text import percent
 from lno.training.best import best_steps
-from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget
+from lno.training.budget import COMPILE_FROM_MINUTES, fit_to_budget, warn_if_late
 from lno.training.device import hardware, is_shared
 from lno.training.loop import Progress, curve_rows, train
 from lno.training.progress import progress
@@ -93,7 +93,10 @@ def run(
         def should_stop() -> bool:
             return interrupted() or (pause_at is not None and perf_counter() >= pause_at)
 
-        return train(training, take_step, samples, report, checkpoint, should_stop)
+        finished = train(training, take_step, samples, report, checkpoint, should_stop)
+    if finished and minutes is not None and not resume and training.processes.is_main:
+        warn_if_late(perf_counter() - start, minutes)
+    return finished
 
 
 def open_folder(folder: Path, training: Training, identity: dict[str, Any], resume: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,25 @@ def test_a_budget_of_less_than_an_epoch_warns(
     with pytest.warns(UserWarning, match="only 3 steps fit into the time budget, less than one"):
         fit_to_budget(training, Step(training), None, lambda: None, clock.now + 60)  # type: ignore[arg-type]
     assert training.total_steps == 3
+
+
+def test_a_run_that_exceeds_its_budget_warns(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine that has become slower since the time of a step was measured."""
+    monkeypatch.setattr(budget, "measure", lambda *args: Costs(10.0))  # six steps in a minute
+    monkeypatch.setattr(run, "train", takes(clock, 90.0, lambda *args: True))
+    with pytest.warns(UserWarning, match=r"took 1\.5 minutes, more than its budget of 1"):
+        assert run.run(new_training(), "lno", "", minutes=1, show=False)
+
+
+@pytest.mark.parametrize(("seconds", "finished"), [(65.0, True), (90.0, False)])
+def test_a_run_on_time_or_paused_does_not_warn(
+    seconds: float, finished: bool, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "fit_to_budget", lambda *args: None)
+    monkeypatch.setattr(run, "train", takes(clock, seconds, lambda *args: finished))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert run.run(new_training(), "lno", "", minutes=1, show=False) is finished
 
 
 def test_only_long_budgets_compile(monkeypatch: pytest.MonkeyPatch) -> None:

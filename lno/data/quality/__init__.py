@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lno.config import require_count
-from lno.data.checks import require_type
+from lno.data.checks import require_instance
 from lno.data.fields import Fields
 from lno.data.quality.finding import SEVERITIES, Finding
 from lno.data.quality.neighbours import neighbour_findings, quick_neighbour_findings
@@ -86,10 +86,10 @@ def quick_findings(
 
 def _parts(fields: Fields, split: Sequence[int] | None) -> tuple[int, int]:
     """Numbers of training samples, with those for validation, and of test samples."""
-    require_type("fields", fields, Fields, "lno.Fields")
+    require_instance("fields", fields, Fields, "lno.Fields")
     if split is None:
         return default_split(len(fields))
-    require_type("split", split, list | tuple, EXPECTED)
+    require_instance("split", split, list | tuple, EXPECTED)
     if len(split) not in (2, 3):
         raise ValueError(f"split: expected {EXPECTED}, got {split}")
     for count in split:
