@@ -72,7 +72,7 @@ def warn_if_late(seconds: float, minutes: float) -> None:
     """
     if seconds > 60 * minutes * (1 + TOLERANCE):
         warnings.warn(
-            f"training took {seconds / 60:.1f} minutes, more than its budget of {minutes:g}: steps "
+            f"training took {seconds / 60:.2g} minutes, more than its budget of {minutes:g}: steps "
             "became slower after their time was measured. Is another program using this machine?",
             stacklevel=2,
         )
