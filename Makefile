@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help install quickstart test lint format docs
+.PHONY: help install quickstart test lint format docs tables
 
 help:
 	@echo "make quickstart   train an operator and look at what it does (five minutes on a laptop)"
 	@echo "make test         lint, types, layering and all tests"
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make docs         build the documentation site in site/"
+	@echo "make tables       write the tables of README.md and docs/ anew from results/"
 	@echo "make format       let ruff rewrite the files"
 
 install: $(VENV)/installed
@@ -40,3 +41,7 @@ format: install
 docs: install
 	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+tables: install
+	$(BIN)/python -m lno.experiments.documents
+	$(BIN)/lno report --markdown docs/results.md

@@ -20,12 +20,12 @@ def test_every_table_stands_somewhere() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_numbers_in_the_documentation_are_those_of_the_ledger(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert fill(text, ROOT / "results") == text, "run: python -m lno.experiments.documents"
+    assert fill(text, ROOT / "results") == text, "run: make tables"
 
 
 def test_the_page_of_results_is_made_from_the_ledger() -> None:
     text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    assert text == report.markdown(ROOT / "results"), "run: lno report --markdown docs/results.md"
+    assert text == report.markdown(ROOT / "results"), "run: make tables"
 
 
 @pytest.mark.parametrize(
