@@ -67,9 +67,7 @@ class Division:
         tests = _first(order, sizes, max(1, int(SHARE * count)), len(values) - 1)
         rest = order[tests:]
         left = count - int(sizes[order[:tests]].sum())
-        wanted = round(SHARE * left)
-        if wanted < FOR_BOUNDS <= LARGEST_SHARE * left:
-            wanted = FOR_BOUNDS
+        wanted = validation_count(left)
         held_out = _first(rest, sizes, wanted, len(rest) - 1) if wanted else 0
         chosen = (rest[held_out:], rest[:held_out], order[:tests])
         train, validation, test = (np.flatnonzero(np.isin(group, part)) for part in chosen)
@@ -97,6 +95,16 @@ class Division:
             f"{', '.join(known) or 'none'}, or a list in their provenance with a value for each "
             "sample"
         )
+
+
+def validation_count(count: int) -> int:
+    """How many of so many samples to train on are held out for validation.
+
+    >>> [validation_count(count) for count in (20, 45, 60, 200)]
+    [2, 9, 9, 20]
+    """
+    plain = round(SHARE * count)
+    return FOR_BOUNDS if plain < FOR_BOUNDS <= LARGEST_SHARE * count else plain
 
 
 def _first(order: np.ndarray, sizes: np.ndarray, wanted: int, most: int) -> int:

@@ -16,7 +16,7 @@ import torch
 
 from lno.config import did_you_mean, to_dict
 from lno.data import Fields
-from lno.data.division import Division
+from lno.data.division import Division, validation_count
 from lno.data.quality import Finding, quick_findings, quick_neighbour_findings
 from lno.experiments.preset import Preset
 from lno.experiments.runs import RunSpec, Samples, own_split
@@ -100,7 +100,7 @@ def parts_of(fields: Fields, division: Division) -> Samples:
     """Samples to train, to validate (or 0: none) and to test on.
 
     A file that names its split has consecutive samples for each. Where it names no validation
-    samples, a tenth of those for training is held out.
+    samples, some of those for training are held out: as many as a random split has.
     """
     own = own_split(fields)
     if own is not None:
@@ -111,7 +111,8 @@ def parts_of(fields: Fields, division: Division) -> Samples:
                 "provenance"
             )
         train, *named, test = fields.split(*own)
-        train, validation = split_validation(train, named[0] if named else 0.1)
+        share = validation_count(len(train)) / len(train)
+        train, validation = split_validation(train, named[0] if named else share)
     else:
         train, validation, test = division.split(fields)
     return train, 0.0 if validation is None else validation, test

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from lno.data import Fields, Spec
-from lno.data.division import Division
+from lno.data.division import Division, validation_count
 from lno.data.observe import RandomRatio
 from lno.experiments.datasets import protocol_of
 from lno.experiments.own import CHOSEN, OwnRun, chosen_for, settings
@@ -288,8 +288,11 @@ def _trained_on(operator: Operator, train: Fields) -> Fields:
     """Of training samples those without validation, where that is how the operator was trained."""
     described = operator.provenance.get("data")
     digest = described.get("digest") if isinstance(described, dict) else None
-    used, held_out = split_validation(train, VALIDATION)
-    return used if held_out is not None and used.digest == digest else train
+    for share in (VALIDATION, validation_count(len(train)) / len(train)):
+        used, held_out = split_validation(train, share)
+        if held_out is not None and used.digest == digest:
+            return used
+    return train
 
 
 def _run_of(operator: Operator) -> dict[str, str] | None:

@@ -107,6 +107,21 @@ def test_a_file_with_a_split_keeps_its_order(
     assert "the file names its own split, [15, 5]" in capsys.readouterr().err
 
 
+def test_a_small_file_with_a_split_has_validation_samples_enough_for_bounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plates(60, provenance={"split": [50, 10]}).save(tmp_path / "plates.h5")
+    words = ["train", tmp_path / "plates.h5", "--epochs", 1, *SETTINGS, "--out", tmp_path / "run"]
+    assert cli.run([str(word) for word in (*words, "--device", "cpu")]) == 0
+    said = capsys.readouterr().err
+    assert "41 train, 9 validation, 10 test samples (in the order of the file" in said
+    model = tmp_path / "run" / "model.safetensors"
+    operator = Operator.load(model, "cpu")
+    assert operator.trust.bounds is not None
+    found, _ = training_samples(operator, model, None, tmp_path / "plates.h5")
+    assert found is not None and found.digest == operator.provenance["data"]["digest"]
+
+
 def test_a_file_with_three_parts_is_validated_on_the_second(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
