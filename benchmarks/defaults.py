@@ -1,8 +1,9 @@
 """Which model suits data that come without a preset: LNO and LNO+ after equal time on a CPU.
 
 The rule of `lno.training.defaults` rests on this table. Sets of our own: Darcy flow on 22 × 22
-points with few and many samples. Sets of others, if their files are given: `darcy_small.npz` of
-neuraloperator (16 × 16 points) and `holed_poisson.npz` of PINA (a mesh of its own in every sample).
+points with few and many samples, and Elasticity with few geometries. Sets of others, if their files
+are given: `darcy_small.npz` of neuraloperator (16 × 16 points) and `holed_poisson.npz` of PINA (a
+mesh of its own in every sample).
 
     python benchmarks/defaults.py --minutes 2
     python benchmarks/defaults.py --darcy-small darcy_small.npz --holed holed_poisson.npz
@@ -21,7 +22,7 @@ import torch
 from lno import Fields, Operator, grid
 from lno.data.columns import is_shared
 from lno.files import write_json
-from lno.problems import Darcy
+from lno.problems import Darcy, Elasticity
 from lno.problems.make import make
 from lno.tasks import Steady
 from lno.training.defaults import MEDIUM, SMALL, choose
@@ -34,6 +35,12 @@ def darcy(samples: int) -> tuple[Fields, Fields]:
     """Samples to train on, and 100 others."""
     fields = make(Darcy(grid=85, every=4), samples + 100, seed=5)
     train, test = fields.split(samples, 100)
+    return train, test
+
+
+def elasticity(samples: int) -> tuple[Fields, Fields]:
+    """Geometries to train on, and 100 others."""
+    train, test = make(Elasticity(), samples + 100, seed=5).split(samples, 100)
     return train, test
 
 
@@ -67,11 +74,15 @@ def main() -> None:
     parser.add_argument("--holed", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    sets = {"Darcy, 100 samples": darcy(100), "Darcy, 1,000 samples": darcy(1000)}
+    sets = {
+        "Darcy, 100 samples": darcy(100),
+        "Darcy, 1,000 samples": darcy(1000),
+        "Elasticity, 100 geometries": elasticity(100),
+    }
     if options.darcy_small:
         sets["darcy_small, 1,000 samples"] = darcy_small(options.darcy_small)
     if options.holed:
-        sets["holed_poisson, 100 domains"] = holed_poisson(options.holed)
+        sets["holed_poisson, 100 geometries"] = holed_poisson(options.holed)
     rows = []
     for name, (train, test) in sets.items():
         for model, sizes in MODELS.items():

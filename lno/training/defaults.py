@@ -1,19 +1,17 @@
 """Model, sizes and recipe for data that come without any.
 
-| samples | task | model | on a CPU | on a GPU |
-|---|---|---|---|---|
-| fewer than 300, on points of their own | any | `lno` | width 64, 64 latents, 2 blocks | the same |
-| any number | fields observed at some points | `lno` | width 64, 64 latents, 2 blocks | the same |
-| all others | all others | `lno_plus` | width 64, 64 latents, 3 rounds | its defaults |
+| task | model | on a CPU | on a GPU |
+|---|---|---|---|
+| fields observed at some points | `lno` | width 64, 64 latents, 2 blocks | the same |
+| all others | `lno_plus` | width 64, 64 latents, 3 rounds | its defaults |
 
 Why:
 
-- **Few samples, each on points of its own.** A small model learns more from few geometries.
 - **Fields observed at some points.** The decoder of `lno` works point by point: it answers where
   nothing was observed, and a step needs a random subset of the query points only. What `lno_plus`
   gains from values at the query points is not there to gain.
 - **All others.** `lno_plus` is more accurate than `lno` at the same time of training, also from few
-  samples on the same points. Its full size takes a GPU.
+  samples. Its full size takes a GPU.
 
 `benchmarks/defaults.py` has the numbers, which are in docs/training.md.
 
@@ -37,7 +35,6 @@ from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
 from lno.tasks import Task
 from lno.training.recipe import Recipe
 
-FEW = 300  # geometries, from which on the larger model pays off
 STEPS = 10_000  # of a run, about
 BATCHES = ((500, 4), (2000, 8))  # below so many samples, a step has so many of them,
 LARGEST_BATCH = 16  # and otherwise so many
@@ -77,23 +74,19 @@ def choose(
     >>> import numpy as np
     >>> from lno.tasks import Steady
     >>> x = np.linspace(0, 1, 50)[:, None]
-    >>> own = np.random.default_rng(0).uniform(size=(300, 50, 1))
-    >>> [choose(Fields(own[:n], y=own[:n]), Steady()).model for n in (299, 300)]
-    ['lno', 'lno_plus']
-    >>> choose(Fields(x, y=np.zeros((1000, 50, 1))), Steady()).recipe.epochs  # of 125 steps
-    80
+    >>> found = choose(Fields(x, y=np.zeros((1000, 50, 1))), Steady())
+    >>> found.model, found.recipe.epochs  # of 125 steps
+    ('lno_plus', 80)
     """
     kind, config = (model, None) if model is not None else _model(data, task, device)
     return Choice(kind, config, _recipe(data, task, kind))
 
 
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
-    shared = columns.is_shared(data.x)
-    few = len(data) < FEW and not shared
-    if few or task.observes_answers:
+    if task.observes_answers:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
-    config = replace(config, octaves=0) if shared else config
+    config = replace(config, octaves=0) if columns.is_shared(data.x) else config
     elsewhere = task.asks_elsewhere or not data.same_points
     return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
 
