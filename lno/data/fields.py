@@ -1,4 +1,4 @@
-"""`Fields`: the one form that data have in this package."""
+"""`Fields`: the data set class that the whole package uses."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Fields(Exchange):
         grid: the shape of the grid that the query points form, in C order.
         grid_index: for samples that lack some points of the grid: the flat index in the grid of
             each query point, (q,) shared, (s, q), or a list.
-        geometry: which channels hold the positions of the nodes, `{"u": ["x", "y"]}` or
-            `{"y": [...]}`, where `x` are reference coordinates. None: `x_query` itself.
+        geometry: which channels hold the positions of the nodes, if `x` are only reference
+            coordinates: `{"u": ["x", "y"]}` or `{"y": [...]}`. None: the positions are `x_query`.
         space: how many leading coordinates are positions. The others are covariates (elevation,
             wall distance): inputs of models, not of distances. None: all are positions.
         period: the period of each coordinate, None for those that have none.
@@ -57,7 +57,7 @@ class Fields(Exchange):
         provenance: where the data come from; anything that JSON can hold.
 
     Single precision stays single, double stays double, integers become floats. Wrong shapes, NaN
-    and contradictory duplicates are errors that name the column and the sample.
+    and different values at the same point raise an error that names the column and the sample.
 
     >>> x = np.linspace(0, 1, 5)[:, None]
     >>> f = Fields(x, u=np.ones((3, 5, 1)), y=np.zeros((3, 5, 2)), names={"x": ["t"]})
@@ -164,12 +164,12 @@ class Fields(Exchange):
 
     @property
     def x_query(self) -> Column:
-        """Positions of the answers: those of the observations unless others were given."""
+        """Query points: the observed points unless others were given."""
         return self.x if self._x_query is None else self._x_query
 
     @property
     def same_points(self) -> bool:
-        """Whether the answers are at the observed points."""
+        """Whether the query points are the observed points."""
         return self._x_query is None
 
     @property
@@ -205,7 +205,7 @@ class Fields(Exchange):
         return self._digest
 
     def meaning(self) -> dict[str, Any]:
-        """Everything but the numbers: grid, period, names, units, frame, geometry, space."""
+        """Metadata: grid, period, names, units, frame; geometry, space and sphere if given."""
         keys = ["grid", "period", "names", "units", "frame"]
         keys += ["geometry"] * (self.geometry is not None)
         keys += ["space"] * (self.space < columns.channels(self.x))
@@ -224,7 +224,7 @@ class Fields(Exchange):
         return self._x_query if name == "x_query" else getattr(self, name)
 
     def geometry_of(self, k: int) -> np.ndarray:
-        """Positions (q, 1, 2 or 3) of the query points of sample k in space, for pictures."""
+        """Positions in space of the query points of sample k, (q, 1) to (q, 3), for plots."""
         sample = self[k]
         if self.geometry is None:
             return sample.x_query[:, : self.space]

@@ -38,8 +38,8 @@ class Spec:
 class Sample(NamedTuple):
     """One sample: positions (n, d), values (n, i), query positions (q, d), targets (q, o).
 
-    Then, None where the data have none: parameters (p,), weights (n,), query weights (q,), the
-    background (q, o), cells (m, 3 or 4) and the grid index (q,).
+    The other fields are None if the data do not have them: parameters (p,), weights (n,), query
+    weights (q,), background (q, o), cells (m, 3 or 4) and grid index (q,).
     """
 
     x: np.ndarray

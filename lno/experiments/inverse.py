@@ -25,7 +25,15 @@ from lno.data.observe import Intervals, Pattern, RandomRatio
 from lno.evaluation import Errors, evaluate
 from lno.experiments.datasets import dataset
 from lno.experiments.interpolants import INTERPOLANTS
-from lno.experiments.presets import ANY_RATIO, PRESETS, RATIOS, STEADY, WINDOW, completer_of
+from lno.experiments.presets import (
+    ANY_RATIO,
+    PAPER_RECIPE,
+    PRESETS,
+    RATIOS,
+    STEADY,
+    WINDOW,
+    completer_of,
+)
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run, commit
 from lno.operator import Operator
@@ -238,6 +246,15 @@ def _spec(kind: type[Stage], model: str, recipe: str) -> Stage:
     return kind("burgers", model, recipe, EPOCHS[recipe], PRECISION)
 
 
+# One completer with the paper's own budget: its batch size, for as many epochs.
+AS_PUBLISHED = Completer(
+    "burgers",
+    "lno",
+    completer_of(0.01),
+    PAPER_RECIPE.epochs,
+    PRECISION,
+    changes=(("batch", PAPER_RECIPE.batch),),
+)
 COMPLETERS = (
     *(Interpolation("burgers", model, "completer", 0, "fp64") for model in INTERPOLANTS),
     _spec(Completer, "lno", "our-completer"),
@@ -247,6 +264,7 @@ COMPLETERS = (
         for ratio in RATIOS
     ),
     Completer("burgers", "lno", completer_of(0.01), LONGER * EPOCHS["completer"], PRECISION),
+    AS_PUBLISHED,
 )
 PROPAGATORS = (
     _spec(Propagator, "lno", "our-propagator"),

@@ -157,14 +157,21 @@ def _label(spec: RunSpec) -> str:
     if spec.recipe.startswith("our-"):
         return f"{model_name(spec.model)}, our recipe"
     if spec.recipe.startswith("completer-"):
-        longer = f", {_times_as_long(spec):g} times as long" * (_times_as_long(spec) > 1)
-        return f"{model_name(spec.model)}, one per ratio{longer}"
+        return f"{model_name(spec.model)}, one per ratio{_budget_of(spec)}"
     return model_name(spec.model)
+
+
+def _budget_of(spec: RunSpec) -> str:
+    """What a row says of a completer with another budget than that of its table."""
+    if spec.changes:
+        return ", the paper's budget"
+    return f", {_times_as_long(spec):g} times as long" * (_times_as_long(spec) > 1)
 
 
 def _times_as_long(spec: RunSpec) -> float:
     """The length of a run of the paper's completer, in units of the budget of its table."""
-    return (spec.epochs or 0) / EPOCHS["completer"] if spec.recipe.startswith("completer-") else 1
+    alike = spec.recipe.startswith("completer-") and not spec.changes
+    return (spec.epochs or 0) / EPOCHS["completer"] if alike else 1
 
 
 def _gains(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> list[str]:
@@ -185,8 +192,18 @@ def _gains(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> list[
             f"in the paper {published:,} of {PAPER_RECIPE.batch}. At "
             f"{name.removeprefix('test:ratio=').replace('%', ' %')}, {many:,} steps reduce its "
             f"error from {100 * before:.3g} to {100 * after:.3g} %: it scales with the "
-            f"number of steps to the power {power:.2f}. Longer runs were not tried."
+            f"number of steps to the power {power:.2f}."
         )
+    for spec in (spec for spec in specs if spec.changes):
+        [name] = spec.data_sets()
+        for run in list(spec.runs(results, seeds).values())[:1]:
+            ratio = name.removeprefix("test:ratio=").replace("%", " %")
+            printed = paper.COMPLETER[spec.model][float(ratio.removesuffix(" %")) / 100]
+            lines.append(
+                f"At {ratio}, the paper's budget of {run.steps:,} steps of "
+                f"{spec.preset.recipe.batch} samples gives "
+                f"{100 * float(np.mean(_errors([run], name))):.3g} % (paper: {printed:.3g} %)."
+            )
     return lines
 
 
@@ -251,7 +268,7 @@ def _budget(specs: Sequence[Stage], seeds: Sequence[int], results: Path) -> str:
         recipe, precision = spec.preset.recipe, spec.precision
         step = f"{recipe.batch} samples and {recipe.queries:,} query points per step"
         who = "our recipe" if spec.recipe.startswith("our-") else model_name(spec.model)
-        who = _label(spec) if _times_as_long(spec) > 1 else who
+        who = _label(spec) if spec.recipe.startswith("completer-") and _budget_of(spec) else who
         ways.setdefault(f"{recipe.epochs} epochs, {step}, {precision}", []).append(who)
     if len(ways) == 1:
         text += f" Budget, the same for every model: {next(iter(ways))}."

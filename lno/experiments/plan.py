@@ -129,7 +129,7 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     other = spec.similar()
     if other is not None and not any(run.recipe == spec.setup for run in there):
         minutes = estimate(other, seeds, results)
-        return None if minutes is None else minutes * _blocks(spec) / _blocks(other)
+        return None if minutes is None else minutes * _relative_cost(spec, other)
 
     def rank(run: Run) -> tuple[bool, bool, bool]:  # those that shared the GPU took longer
         return run.recipe != spec.setup, "=" in run.recipe, not timed([run])
@@ -159,8 +159,16 @@ def _load(path: Path, written: int) -> Run:
     return Run.load(path)
 
 
+def _relative_cost(spec: RunSpec, other: RunSpec) -> float:
+    """The cost of a run of the same model and data, relative to that of another setup.
+
+    Blocks decide how long a step takes. A smaller batch has more steps, which take as long each:
+    at these sizes, launching their kernels does.
+    """
+    return _blocks(spec) / _blocks(other) * max(1.0, spec.steps / other.steps)
+
+
 def _blocks(spec: RunSpec) -> int:
-    """How many blocks the model has: at these sizes, they decide how long a step takes."""
     return getattr(spec.preset.config, "blocks", 1)
 
 

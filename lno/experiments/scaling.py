@@ -249,7 +249,8 @@ def _figures(
     """Errors and cost against a size, with what they show; none where there are no runs."""
     curves = [_curve(each, seeds, results) for each in series_of(specs, key)]
     figure = scaling_curves(curves, name)
-    caption = f"Error and cost against the {name}. Dots: seeds, rings: the paper's choice."
+    what = f"Error and, where it was measured, cost against the {name}."
+    caption = f"{what} Dots: seeds, rings: the paper's choice."
     return [] if figure is None else [(caption, figure)]
 
 

@@ -5,11 +5,12 @@
     z ← z + Attention(LN z);  z ← z + MLP(LN z)         L transformer blocks on tokens
     y = MLP(softmax over tokens(scores(x_query)) · z)   decode at any position      (eqs. 4, 6)
 
-The scores are an MLP of the trunk's features, the attention-projector. Encoder and decoder share
-it (W₁ = W₂ in the paper). They depend on positions only, not on values.
+An MLP, the attention-projector, computes the scores from the trunk's features, so they depend on
+positions only, not on values. Encoder and decoder share it (W₁ = W₂ in the paper).
 
-The encoder is a weighted mean over points and can be summed up in chunks. The decoder works point
-by point. So both run in bounded memory for any number of points, equal to one pass up to rounding.
+The encoder is a weighted mean over points, so it can be accumulated over chunks of points. The
+decoder treats every point independently. So both run in bounded memory for any number of points,
+and the result equals that of a single pass up to rounding.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ class LNOConfig(ModelConfig):
         blocks: L, the number of transformer blocks.
         heads: H, the number of attention heads of a block; divides the width.
         layers: n, the number of hidden layers of every MLP on points.
-        tied: encoder and decoder share one attention-projector (the paper). False: an ablation.
-        sharpness: a factor on the initial scores. With the paper's 1, all latent positions start
+        tied: encoder and decoder share one attention-projector, as in the paper. False is an
+            ablation.
+        sharpness: a factor on the initial scores. With 1, as in the paper, all latent tokens start
             as nearly the same mean over all points. That is a saddle point of the loss, where
             training may stay for thousands of steps; a larger factor starts away from it.
-        attention: between tokens, a name in `lno.models.attention.ATTENTIONS`. The paper's is
-            "softmax"; the others are an ablation.
+        attention: the attention between tokens, a name in `lno.models.attention.ATTENTIONS`. The
+            paper uses "softmax"; the others are ablations.
 
     >>> LNOConfig(width=64, blocks=2).sharpness
     10.0
@@ -85,7 +87,7 @@ class PhysicsCrossAttention(nn.Module):
     def __init__(self, width: int, latents: int, layers: int) -> None:
         super().__init__()
         self.projector = MLP(width, width, latents, layers)
-        # Set if the points are split over processes: adds up their sums.
+        # Merges the softmax sums of all processes, if they split the points of a sample.
         self.reduce: Callable[[SoftmaxSums], SoftmaxSums] | None = None
 
     def scores(self, features: Float[Tensor, "b n c"]) -> Float[Tensor, "b n m"]:
@@ -116,7 +118,7 @@ class PhysicsCrossAttention(nn.Module):
         mask: Bool[Tensor, "b n"] | None = None,
         weights: Float[Tensor, "#b n"] | None = None,
     ) -> SoftmaxSums:
-        """The sums behind the mean of `encode`, over some of the points."""
+        """The softmax sums from which `encode` computes its mean, over some of the points."""
         adjusted = adjusted_scores(scores, mask, weights)
         top = adjusted.amax(dim=1)
         exponentials = torch.exp(adjusted - top[:, None])
@@ -189,9 +191,9 @@ class LNO(Model):
             x: positions of the observations.
             u: values there.
             x_query: positions of the predictions.
-            mask: True where an observation is real.
-            weights: the size that each point stands for, such as the area of its cell: a mesh of
-                uneven density then represents the domain evenly. A point of size 0 is not read.
+            mask: True where an observation is real, False where it is padding. None: all real.
+            weights: the size that each point represents, such as the area of its cell: a mesh of
+                uneven density then represents the domain evenly. Points of size 0 are ignored.
         """
         features = self.trunk(x)
         scores = self.encoder.scores(features)
@@ -249,8 +251,8 @@ class LNO(Model):
         """An LNO with weights of the paper's code, which determine all sizes but `heads`.
 
         Args:
-            weights: arrays by their names there. If `attention_encoder` and `attention_decoder`
-                replace `attention_projector`, the model is untied.
+            weights: arrays by their names in that code. If `attention_encoder` and
+                `attention_decoder` replace `attention_projector`, the model is untied.
             heads: the number of attention heads.
         """
         from lno.models.reference import from_reference

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,8 +38,13 @@ class Point:
 
 
 def error_against_time(points: Sequence[Point]) -> Figure | None:
-    """Dots are seeds, lines join their means; None where there is nothing to draw."""
-    problems = list(dict.fromkeys(point.problem for point in points))
+    """A panel for each problem with at least two points; None where there is no such problem.
+
+    Dots are seeds, lines join their means.
+    """
+    counts = Counter(point.problem for point in points)
+    problems = [problem for problem, count in counts.items() if count > 1]
+    points = [point for point in points if point.problem in problems]
     if not problems:
         return None
     columns = min(COLUMNS, len(problems))

@@ -37,7 +37,7 @@ class Curve:
 
 
 def scaling_curves(curves: Sequence[Curve], name: str) -> Figure | None:
-    """A panel of errors for each problem with at least two sizes, and one of costs.
+    """A panel of errors for each problem with at least two sizes, and one of costs if known.
 
     Dots are seeds, lines join their means, a ring is the paper's choice, a dashed line its error.
     None where there is nothing to compare.
@@ -45,25 +45,31 @@ def scaling_curves(curves: Sequence[Curve], name: str) -> Figure | None:
     shown = [curve for curve in curves if len(curve.errors) > 1]
     if not shown:
         return None
-    columns = min(COLUMNS, len(shown) + 1)
-    rows = -(-(len(shown) + 1) // columns)
+    timed = any(curve.milliseconds for curve in shown)  # runs that shared a GPU have no times
+    panels = len(shown) + timed
+    columns = min(COLUMNS, panels)
+    rows = -(-panels // columns)
     figure = Figure(figsize=(1.0 + 3.3 * columns, 3.0 * rows), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     sizes = sorted({size for curve in shown for size in curve.errors})
     for k, (axis, curve) in enumerate(zip(axes, shown, strict=False)):
         _errors(axis, curve, COLOURS[k % len(COLOURS)])
-    cost = axes[len(shown)]
-    for k, curve in enumerate(shown):
-        across = sorted(curve.milliseconds)
-        times = [curve.milliseconds[size] for size in across]
-        cost.plot(across, times, "o-", ms=3.5, lw=1.4, color=COLOURS[k % len(COLOURS)])
-    cost.set_title("milliseconds of a training step", loc="left", fontsize=10)
-    cost.set_ylim(bottom=0)
-    for axis in axes[: len(shown) + 1]:
+    if timed:
+        _costs(axes[len(shown)], shown)
+    for axis in axes[:panels]:
         _sizes(axis, sizes, name)
-    for axis in axes[len(shown) + 1 :]:
+    for axis in axes[panels:]:
         axis.set_axis_off()
     return figure
+
+
+def _costs(axis: Axes, curves: Sequence[Curve]) -> None:
+    for k, curve in enumerate(curves):
+        across = sorted(curve.milliseconds)
+        times = [curve.milliseconds[size] for size in across]
+        axis.plot(across, times, "o-", ms=3.5, lw=1.4, color=COLOURS[k % len(COLOURS)])
+    axis.set_title("milliseconds of a training step", loc="left", fontsize=10)
+    axis.set_ylim(bottom=0)
 
 
 def _errors(axis: Axes, curve: Curve, colour: str) -> None:

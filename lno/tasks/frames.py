@@ -1,4 +1,4 @@
-"""Fields that change in time: frame after frame, or each time by itself."""
+"""Tasks for fields that change in time: frame by frame, or each time separately."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lno.tasks.steady import Apply, Steady, random_queries
 
 @dataclass(frozen=True)
 class Rollout(Steady):
-    """From some frames of a trajectory to the next frame, and so on, step by step.
+    """Predict the frames of a trajectory one by one, each from those before it (autoregression).
 
     The data hold the observed frames as channels of u and those that follow as channels of y, at
-    the same points, frame by frame. A model learns one step: from as many frames as u has to the
-    next one. In training every window of a trajectory is a sample, with true frames as its input
-    (teacher forcing); in prediction a model reads its own frames.
+    the same points, frame by frame. The model learns one step: from as many frames as u has to
+    the next one. In training, every window of a trajectory is a sample, with true frames as input
+    (teacher forcing). In prediction, the model's own frames become its input.
 
     Args:
         frames: how many frames to predict.
@@ -98,7 +98,7 @@ class Rollout(Steady):
         return random_queries(samples, queries, generator)
 
     def predict(self, apply: Apply, batch: Batch) -> Tensor:
-        """Frame by frame, each read by the steps that follow."""
+        """Predict frame by frame; every predicted frame is an input of the steps after it."""
         seen, answers = batch.at_observed(), []
         elsewhere = batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x)
         for _ in range(self.frames):
@@ -111,20 +111,21 @@ class Rollout(Steady):
 
 @dataclass(frozen=True)
 class Snapshots(Steady):
-    """Every time of a space–time grid by itself, for models of two-dimensional grids.
+    """Predict each time of a space–time grid separately, for models of two-dimensional grids.
 
-    The last axis of the data's grid is time, their last coordinate. A model reads a snapshot, on
-    the grid without that axis, and its time as a parameter of the sample: the last input channel.
-    Times are scaled so that those of the training data are from 0 to 1. A prediction is made time
-    by time and has all of them, so errors are those of whole samples.
+    Time must be the last coordinate and the last axis of the grid. The model reads one snapshot, on
+    the grid without that axis, and its time as the last input channel (a parameter of the sample).
+    Times are scaled so that those of the training data lie between 0 and 1. `predict` predicts all
+    times, one after the other, so errors are those of whole samples.
 
-    A step of training draws a time for each of its samples at random. An epoch passes over the
-    samples once for each time. Transolver's published code takes as many steps: it keeps a batch
-    for 20 of them, in which each sample goes through its 20 times in a random order of its own.
-    The learning rate changes after these 20 steps there, after each step here.
+    Each training step draws a random time for each of its samples, and an epoch visits every sample
+    as often as there are times. Transolver's published code takes the same number of steps, but
+    uses each batch for 20 steps in a row, in which every sample goes through its 20 times in a
+    random order of its own. It changes the learning rate after these 20 steps; here it changes
+    after every step.
 
     Args:
-        times: how many there are.
+        times: the number of times.
 
     >>> axes = torch.meshgrid(*[torch.linspace(0, 1, n) for n in (5, 4, 3)], indexing="ij")
     >>> x = torch.stack(axes, -1).reshape(60, 3)
@@ -144,7 +145,7 @@ class Snapshots(Steady):
 
     @property
     def visits(self) -> int:
-        """An epoch has every sample at as many times as there are."""
+        """An epoch visits every sample as often as there are times."""
         return self.times
 
     def prepare(self, fields: Fields) -> Fields:
@@ -206,7 +207,7 @@ class Snapshots(Steady):
         return _with_time(batch, batch.x[:, 0, -1].expand(batch.u.shape[0]))
 
     def predict(self, apply: Apply, batch: Batch) -> Tensor:
-        """Time by time, put together in the order of the points."""
+        """Predict each time, and put the results back into the order of the points."""
         if batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x):
             raise ValueError("snapshots are predicted at the observed points: leave out x_query")
         times, answers = _count_times(batch.x), []
@@ -217,12 +218,12 @@ class Snapshots(Steady):
 
 
 def _every(values: Tensor, first: int, step: int) -> Tensor:
-    """One of `step` points, from the first on."""
+    """Every `step`-th point, beginning with number `first`."""
     return values[:, first::step]
 
 
 def _count_times(x: Tensor) -> int:
-    """How many times a space–time grid (#b, n, d) has, time being the last and fastest coordinate.
+    """The number of times of a space–time grid (#b, n, d); time is last and varies fastest.
 
     Raises unless there are whole snapshots: the same points at the same times.
     """
@@ -240,7 +241,7 @@ def _count_times(x: Tensor) -> int:
 
 
 def _with_time(batch: Batch, times: Float[Tensor, " b"]) -> Batch:
-    """The batch without its last coordinate, which is a parameter instead."""
+    """The batch without its last coordinate, and with `times` as its last parameter."""
     known = [] if batch.parameters is None else [batch.parameters]
     still = batch.each(lambda x: x[..., :-1], ("x", "x_query"))
     return replace(still, parameters=torch.cat((*known, times[:, None]), 1))

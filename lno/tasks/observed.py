@@ -1,4 +1,4 @@
-"""Fields that are observed in parts: completed from some points, continued from a window."""
+"""Tasks for partly observed fields: completion from some points, propagation from a window."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lno.tasks.steady import Steady
 
 @dataclass(frozen=True)
 class Completion(Steady):
-    """Reconstruct a whole field from a few observations of it, resampled in every step.
+    """Reconstruct a field from a few observations of it, drawn anew in every training step.
 
-    The data hold whole fields as outputs. Observations are points of the field itself, chosen by
-    `pattern` inside `window`; the target is the field everywhere inside the window.
+    The data hold whole fields as outputs. Observations are values of the field itself, at points
+    inside `window` that `pattern` chooses; the target is the field everywhere inside the window.
 
     Args:
         pattern: which points are observed.
@@ -65,7 +65,7 @@ class Completion(Steady):
         real = torch.ones(b, q, dtype=torch.bool)
         if batch.query_mask is not None:
             real = batch.query_mask.cpu()
-        # Decided on the CPU: the same seed observes the same points on every device.
+        # Random numbers come from the CPU: a seed chooses the same points on every device.
         device = batch.y.device
         index, counted = self.pattern.draw(real, grid, generator, device)
         mask = None if counted.all() else counted.to(device, non_blocking=True)
@@ -88,7 +88,7 @@ class Completion(Steady):
 
 @dataclass(frozen=True)
 class Propagation(Steady):
-    """From a field inside a window to the whole field, beyond the window too.
+    """Extrapolate a field that is known inside a window to the whole domain.
 
     The data hold whole fields as outputs; all of their points inside the window are observed.
 

@@ -17,7 +17,7 @@ Apply = Callable[[Batch], Tensor]
 
 @dataclass(frozen=True)
 class Steady:
-    """From the observed values to the outputs, as the data have them.
+    """Predict the outputs from the observed values, both as given in the data.
 
     >>> from lno.tasks import to_json
     >>> to_json(Steady())
@@ -38,11 +38,11 @@ class Steady:
         return fields
 
     def model_spec(self, spec: Spec) -> Spec:
-        """The sizes of what a model reads and answers, from those of the data."""
+        """The spec of a model for this task, from the spec of the data."""
         return spec
 
     def model_input(self, batch: Batch) -> Batch:
-        """What a model reads of an encoded batch, in an `apply` of `predict`."""
+        """The input of the model for an encoded batch; `apply` functions of `predict` call this."""
         return batch
 
     def normalizers(self, prepared: Fields) -> Normalizers:
@@ -56,13 +56,13 @@ class Steady:
         generator: torch.Generator,
         queries: int | None = None,
     ) -> Batch:
-        """What the model sees in one step, at `queries` random query points; None: at all."""
+        """What the model sees in one step, at `queries` random query points (None: all)."""
         return random_queries(self.observe(batch, grid, generator), queries, generator)
 
     def observe(
         self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
     ) -> Batch:
-        """What is observed, and the whole answer."""
+        """The batch with its observations, and with the targets at all query points."""
         return batch
 
     def predict(self, apply: Apply, batch: Batch) -> Tensor:
@@ -71,7 +71,7 @@ class Steady:
 
 
 def random_queries(batch: Batch, count: int | None, generator: torch.Generator) -> Batch:
-    """The batch at `count` random query points, the same for all of its samples; None: at all."""
+    """The batch at `count` random query points, the same for all of its samples (None: all)."""
     available = batch.x_query.shape[1]
     if count is None or count >= available:
         return batch
@@ -80,11 +80,11 @@ def random_queries(batch: Batch, count: int | None, generator: torch.Generator) 
 
 
 def without_points(batch: Batch, share: float, generator: torch.Generator) -> Batch:
-    """The batch without a share of its observed points, the same at random for all samples.
+    """Drop a random share of the observed points, the same points in every sample.
 
-    Where the queries are the observed points, they are left out as well. A fixed number remains, so
-    that every step has the same shapes. A batch is returned whole if one of its samples, with few
-    points beside the others', would lose them all.
+    If the query points are the observed points, they are dropped as well. The number of points that
+    remain is fixed, so that every step has the same shapes. If a sample with few points would lose
+    all of them, the batch is returned unchanged.
 
     >>> x = torch.rand(1, 10, 2)
     >>> batch = Batch(x, torch.rand(3, 10, 1), x, torch.rand(3, 10, 1))

@@ -61,8 +61,8 @@ def train(
         samples: its training samples.
         report: called after each step (on a GPU, whenever the loss is read).
         checkpoint: saves the run. Called at every point of the learning curve, every few minutes
-            and before the run stops early.
-        should_stop: asked after each step whether to stop early.
+            and before a pause.
+        should_stop: asked after each `report` whether to pause the run, which can be resumed.
     """
     interval = max(1, training.total_steps // CURVE_POINTS)
     error = training.curve[-1].error if training.curve else None
@@ -159,8 +159,8 @@ def read_losses(unread: list[Tensor], training: Training) -> list[list[float]]:
 def validation_errors(training: Training) -> list[float] | None:
     """The mean relative L2 error of each member on the validation samples, in physical units.
 
-    It is the error of the model alone, in the precision of training: conditioning on observations
-    and full precision take long. The errors reported after training have both.
+    This is the error of the model alone, in training precision: conditioning on observations and
+    full precision would take too long here. The errors reported after training use both.
     """
     if training.validation is None:
         return None

@@ -86,7 +86,7 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
     try:
-        # In torch 2.11 this option gives wrong shapes where samples share many points.
+        # Off: in torch 2.11 this optimisation gives wrong shapes if samples share many points.
         options: dict[str, Any] = {"triton.mix_order_reduction": False}
         return torch.compile(function, dynamic=False, options=options)
     except RuntimeError:  # a version of torch without it
@@ -105,11 +105,11 @@ class Step:
 
     On CUDA, the loss is compiled if the run is long enough. The whole step, from the batches to the
     new weights, is captured as one CUDA graph at the first batch of full size and then replayed.
-    If a graph cannot hold the model, the compiled loss is called step by step. Batches of other
-    shapes run eagerly.
-    Several models are parallel branches of the graph, with the results that each has alone. Several
-    processes sum their gradients between the backward pass, which is captured, and the update,
-    which is not.
+    A model that cannot be captured runs without a graph. Batches of other shapes run eagerly.
+
+    Several models are parallel branches of the graph; up to rounding, each is trained as if alone.
+    Several processes sum their gradients between the backward pass, which is captured, and the
+    update, which is not.
     """
 
     def __init__(self, training: Training) -> None:
@@ -127,9 +127,9 @@ class Step:
         parallel = self.on_gpu and len(training.models) > 1
         self.streams = [torch.cuda.Stream() for _ in training.models] if parallel else []
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.inputs: list[Batch] = []  # what the graph reads: batches,
-        self.numbers = self._numbers().to(training.device)  # and the numbers of the update;
-        self.output = torch.zeros(0)  # and the losses that it writes
+        self.inputs: list[Batch] = []  # the graph reads these batches
+        self.numbers = self._numbers().to(training.device)  # and these scalars of the update
+        self.output = torch.zeros(0)  # and writes these losses
 
     def __call__(self, batches: Sequence[Batch], share: float = 1.0) -> Tensor:
         """Take the step and return the losses (k,) of all models, on the device.
@@ -210,24 +210,24 @@ class Step:
         start = time.perf_counter()
         self.inputs = [batch.each(Tensor.clone) for batch in batches]
         stream = torch.cuda.Stream()
-        with self.training.statistics.restored():  # which the passes of the warm-up change
+        with self.training.statistics.restored():  # the warm-up changes them
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 self._warm_up()
             torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         try:
-            # On the same stream, where libraries already have their workspaces. A capture that
-            # fails does not leave it by itself.
+            # Capture on the stream of the warm-up, where libraries already have their workspaces.
+            # A failed capture does not switch back to the previous stream: `outside` does.
             outside = torch.cuda.stream(torch.cuda.current_stream())
-            # The thread that reads the next samples may meanwhile ask for pinned memory.
+            # The thread that reads the next samples may pin memory, which the default mode forbids.
             mode = "thread_local"
             with outside, torch.cuda.graph(graph, stream=stream, capture_error_mode=mode):
                 self.output = self._differentiate(self.inputs, fast=True)
                 if self.single:
                     self._update()
             self.graph = graph
-        except Exception as error:  # a model may use what no graph can hold
+        except Exception as error:  # some operations cannot be captured
             first = error.__context__ or error  # ending a failed capture fails, too
             said = f"training continues without a CUDA graph: {first_line(first)}"
             warnings.warn(said, stacklevel=2)
@@ -235,7 +235,7 @@ class Step:
         self.training.compile_seconds += time.perf_counter() - start
 
     def _warm_up(self) -> None:
-        """Some passes before the capture: compilation, and what libraries allocate."""
+        """Run some passes before the capture: they compile the loss and let libraries allocate."""
         # Several models keep a GPU busy: recomputing activations costs them more than it saves.
         kept = 1.0 if self.streams else KEPT_ACTIVATIONS
         try:

@@ -44,7 +44,8 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LNO_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets, "pick_solver_device", lambda name: torch.device("cpu"))
     tiny = Protocol(6, 4, {"grid": 15, "every": 2})
-    monkeypatch.setattr(Darcy, "protocols", {"standard": tiny, "resolution": tiny})
+    protocols = {"standard": tiny, "reference": tiny, "resolution": tiny}
+    monkeypatch.setattr(Darcy, "protocols", protocols)
     flow = Protocol(4, 2, {"grid": 16, "every": 2})
     monkeypatch.setattr(NS2d, "protocols", {"standard": flow})
     for model, config in (("lno", LNO), ("transolver", TRANSOLVER)):

@@ -160,6 +160,7 @@ def test_the_commands_run_what_is_missing_and_print_it(
         ("gnot", "completer", "0–1"),
         ("deeponet", "completer", "0–1"),
         *(("lno", f"completer-{r}", "0–1") for r in ("20", "10", "5", "1", "0.5")),
+        ("lno", "completer-1.batch=4", "0–1"),
     ]
     assert not list(tmp_path.iterdir())
     shown = reproduce(capsys, "completer", tmp_path)

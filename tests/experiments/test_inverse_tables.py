@@ -146,7 +146,7 @@ def fake(
 
 
 def test_a_table_says_what_more_steps_bring(tmp_path: Path) -> None:
-    shorter, longer = (s for s in inverse.COMPLETERS if s.recipe == "completer-1")
+    shorter, longer, published = (s for s in inverse.COMPLETERS if s.recipe == "completer-1")
     for spec, error in ((shorter, 0.08), (longer, 0.008)):  # a tenth after ten times the steps
         assert "to the power" not in text_of_completers(tmp_path)
         fake(tmp_path, spec, 0, {"ratio=1%": error})
@@ -154,6 +154,11 @@ def test_a_table_says_what_more_steps_bring(tmp_path: Path) -> None:
         "At 1 %, 3,000 steps reduce its error from 8 to 0.8 %: it scales with the number of steps"
     )
     assert f"{gain} to the power -1.00." in text_of_completers(tmp_path)
+    fake(tmp_path, published, 0, {"ratio=1%": 0.0123})
+    text = text_of_completers(tmp_path)
+    assert "| LNO, one per ratio, the paper's budget | 1 | – | – | – | 1.230 | – |" in text
+    assert "steps of 4 samples gives 1.23 % (paper: 1.18 %)." in text
+    assert "LNO, one per ratio, the paper's budget: 500 epochs, 4 samples" in text
 
 
 def text_of_completers(results: Path) -> str:

@@ -50,6 +50,7 @@ def test_error_against_time_takes_the_better_recipe_and_names_the_lowest(tmp_pat
 
     assert pareto.figures(pareto.SPECS, range(3), tmp_path) == []
     fake(tmp_path, spec("lno", "fast"), [0.010])
+    assert pareto.figures(pareto.SPECS, range(3), tmp_path) == []  # one point
     fake(tmp_path, spec("transolver", "paper"), [0.020])
     fake(tmp_path, spec("transolver", "fast"), [0.008])
     found = {p.model: p for p in pareto.points(pareto.SPECS, range(3), tmp_path)}

@@ -7,7 +7,7 @@ import torch
 from own_data import clouds
 
 from lno import Recipe
-from lno.experiments import presets
+from lno.experiments import inverse, presets
 from lno.experiments.presets import default_preset, general_preset, preset
 from lno.experiments.runs import split_of
 from lno.models import MODELS
@@ -80,3 +80,7 @@ def test_presets_are_found_by_problem_and_model() -> None:
 )
 def test_a_malformed_split_is_not_used(own: object) -> None:
     assert split_of(clouds(12, provenance={"split": own})) == (11, 1)
+
+
+def test_the_papers_budget_is_500_epochs_in_batches_of_4() -> None:
+    assert (inverse.AS_PUBLISHED.steps, inverse.AS_PUBLISHED.preset.recipe.batch) == (512_000, 4)

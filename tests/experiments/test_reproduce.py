@@ -138,11 +138,12 @@ def test_the_command_runs_what_is_missing_and_prints_it(
     words += ["--precision", "fp32", "--recipes", "paper", "--results", str(small)]
     words += ["--problems", "darcy,ns2d", "--models", "lno,transolver"]
     listed = lno(capsys, *words, "--dry-run")
-    assert listed.count("darcy") == listed.count("ns2d") == 3  # and in the totals
+    assert listed.count("ns2d") == 3  # and in the totals
+    assert listed.count("darcy") == 4 and "darcy (reference) lno paper" in listed
     assert not small.exists()
     shown = lno(capsys, *words)
     assert "missing" not in shown
-    assert "LNO / Transolver" in shown
+    assert "LNO / Transolver" in shown and "darcy, reference protocol" in shown
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
     run = Run.load(small / "ns2d" / "transolver" / "paper-1-fp32-seed0.json")
     assert run.task == {"kind": "rollout", "frames": 10, "channels": 1}

@@ -25,7 +25,7 @@ def test_asking_for_what_the_table_has_not_is_an_error() -> None:
     with pytest.raises(ValueError, match="no problem 'drcy' in this table: expected one of airf"):
         queue.chosen(forward.SPECS, ["drcy"])
     changed = queue.chosen(forward.SPECS, ["darcy"], ["lno"], ["paper"], epochs=7)
-    assert len(changed) == 2  # tf32 and mixed; 500 and 100 epochs fall together
+    assert len(changed) == 3  # tf32, mixed, and other data; 500 and 100 epochs fall together
     assert {c.epochs for c in changed} == {7}
 
 

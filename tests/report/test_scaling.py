@@ -1,5 +1,7 @@
 """Curves of errors and cost against a size: what is drawn is what the runs say."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from lno.report.scaling import Curve, scaling_curves
@@ -26,6 +28,17 @@ def test_a_panel_for_each_problem_and_one_for_the_cost():
     np.testing.assert_allclose(cost.lines[1].get_xydata(), [[16, 4], [256, 5]])
     ticks = [label.get_text() for label in cost.get_xticklabels()]
     assert ticks == ["16", "64", "256"]
+
+
+def test_there_is_no_panel_of_costs_where_none_is_known():
+    figure = scaling_curves([replace(DARCY, milliseconds={}), PIPE], "width")
+    assert [axis.get_title(loc="left") for axis in figure.axes] == [
+        "darcy",
+        "pipe",
+        "milliseconds of a training step",
+    ]
+    figure = scaling_curves([replace(DARCY, milliseconds={})], "width")
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["darcy"]
 
 
 def test_nothing_to_compare_is_no_figure():
