@@ -9,7 +9,7 @@ from typing import Any
 
 from lno import tasks
 from lno.experiments.cases import CASES
-from lno.experiments.efficiency import Key, measured
+from lno.experiments.efficiency import Key, measured, step_cost
 from lno.experiments.presets import preset
 from lno.experiments.queue import Job, groups, missing_runs
 from lno.experiments.runs import RunSpec
@@ -134,10 +134,19 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     def rank(run: Run) -> tuple[bool, bool, bool]:  # those that shared the GPU took longer
         return run.recipe != spec.setup, "=" in run.recipe, not timed([run])
 
-    for run in sorted(there, key=rank):
-        alike = (run.precision, run.protocol) == (spec.precision, spec.protocol)
-        if alike and run.steps and run.task.get("kind") == tasks.to_json(spec.preset.task)["kind"]:
-            return run.seconds / run.steps / run.members * spec.steps * seeds / 60
+    kind = tasks.to_json(spec.preset.task)["kind"]
+    alike = [
+        run
+        for run in sorted(there, key=rank)
+        if (run.precision, run.protocol) == (spec.precision, spec.protocol)
+        and run.steps
+        and run.task.get("kind") == kind
+    ]
+    cost = step_cost(results, spec.cost_key, spec.precision)
+    if cost is not None and spec.protocol == "standard" and not timed(alike[:1]):
+        return cost / 1e3 * spec.steps * seeds / 60
+    for run in alike:
+        return run.seconds / run.steps / run.members * spec.steps * seeds / 60
     if spec.protocol != "standard":
         return None
     costs = [r for r in measured(results).values() if r["model"] == spec.model]
@@ -169,7 +178,8 @@ def _relative_cost(spec: RunSpec, other: RunSpec) -> float:
 
 
 def _blocks(spec: RunSpec) -> int:
-    return getattr(spec.preset.config, "blocks", 1)
+    config = spec.preset.config
+    return getattr(config, "blocks", 1) * getattr(config, "rounds", 1)
 
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:

@@ -57,6 +57,35 @@ def test_how_long_a_run_takes_is_estimated_from_the_cost_of_its_points(
     assert minutes("airfoil", "lno", 1) is None
 
 
+def test_a_run_that_shared_the_gpu_says_less_than_a_measured_step(tmp_path: Path) -> None:
+    spec = RunSpec("pipe", "lno", "paper", 50, "tf32")  # of 250 steps each
+
+    def minutes() -> float | None:
+        return plan.estimate(spec, 1, tmp_path)
+
+    fake(tmp_path, spec, [0.1], members=1, hardware="a GPU, shared")  # 1,000 steps in 30 s
+    assert minutes() == pytest.approx(50 * 250 * 0.030 / 60)
+    write_costs(tmp_path, ("pipe", "lno", 4, 4.0))
+    assert minutes() == pytest.approx(50 * 250 * 0.004 / 60)
+    fake(tmp_path, spec, [0.1], members=1)
+    assert minutes() == pytest.approx(50 * 250 * 0.030 / 60)
+
+
+def test_a_changed_setup_costs_by_its_blocks_rounds_and_steps(tmp_path: Path) -> None:
+    lno, plus = (RunSpec("darcy", m, "fast", 100, "mixed") for m in ("lno", "lno_plus"))
+    for spec in (lno, plus):
+        fake(tmp_path, spec, [0.1])
+
+    def ratio(spec: RunSpec, **changes: int) -> float:
+        changed = replace(spec, changes=tuple(changes.items()))
+        times = (plan.estimate(each, 1, tmp_path) for each in (changed, spec))
+        after, before = (time for time in times if time is not None)
+        return after / before
+
+    assert ratio(lno, blocks=8) == 2 and ratio(lno, batch=1) == 4
+    assert ratio(plus, rounds=1, blocks=4) == 1
+
+
 def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
