@@ -39,7 +39,9 @@ def train(
     source: Annotated[
         str, typer.Argument(help=f"A data file (.h5), or a problem: {', '.join(PROBLEMS)}.")
     ],
-    folder: Annotated[Path, typer.Option("--out", help="Folder of the run.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder of the run; needed unless --dry-run.")
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -138,6 +140,8 @@ def train(
 
     On several GPUs or machines: torchrun --nproc-per-node 8 -m lno.cli train ...
     """
+    if folder is None and not dry_run:
+        raise ValueError("expected the folder of the run, got none: pass --out runs/NAME")
     spec = describe(
         source,
         preset=preset,
@@ -158,7 +162,7 @@ def train(
         for finding in spec.findings():
             say(str(finding))
     seeds = range(seed, seed + members)
-    if dry_run:
+    if dry_run or folder is None:
         show_lines(dry(spec, seeds, device).lines())
         return
     done = execute(

@@ -69,7 +69,8 @@ def choose(
         data: the samples to train on, without those held out. Only their sizes count.
         task: what a step means.
         device: where to train.
-        model: the model, if it is not to be chosen. It has its default sizes.
+        model: the model, if it is not to be chosen. It has its default sizes, unless the rule would
+            choose it too.
 
     >>> import numpy as np
     >>> from lno.tasks import Steady
@@ -78,7 +79,9 @@ def choose(
     >>> found.model, found.recipe.epochs  # of 125 steps
     ('lno_plus', 80)
     """
-    kind, config = (model, None) if model is not None else _model(data, task, device)
+    kind, config = _model(data, task, device)
+    if model is not None and model != kind:
+        return Choice(model, None, _recipe(data, task, model))
     return Choice(kind, config, _recipe(data, task, kind))
 
 

@@ -135,6 +135,15 @@ def test_what_cannot_be_trained_is_said(
     assert not (tmp_path / "run").exists()
 
 
+def test_only_a_dry_run_needs_no_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    clouds().save(tmp_path / "data.h5")
+    words = ("train", str(tmp_path / "data.h5"), "--device", "cpu")
+    assert "memory" in lno(capsys, *words, "--dry-run")
+    assert cli.run(words) == 1
+    assert "pass --out runs/NAME" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["data.h5"]
+
+
 def test_a_run_folder_holds_the_run_of_each_member(two: Path) -> None:
     both = [Run.load(two / "ensemble" / name) for name in ("run.json", "run-4.json")]
     assert [run.seed for run in both] == [3, 4]

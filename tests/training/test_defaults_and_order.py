@@ -90,6 +90,7 @@ def test_many_points_that_all_samples_share_are_not_learned_by_heart() -> None:
 def test_fit_takes_the_rule_only_where_nothing_is_asked_for() -> None:
     data, how = lines(12), {"progress": False, "device": "cpu", "epochs": 1}
     assert Operator.fit(data, **how).model.config == replace(MEDIUM, octaves=0)
+    assert Operator.fit(data, model="lno_plus", **how).model.config == replace(MEDIUM, octaves=0)
     assert Operator.fit(data, model="lno", **how).model.config == LNOConfig()
     named = Operator.fit(data, config=LNOPlusConfig(8, 4, 1), **how)
     assert named.kind == "lno_plus"
