@@ -250,7 +250,7 @@ def test_defaults_depend_on_where_answers_are_wanted() -> None:
     x, q = np.random.default_rng(0).uniform(size=(2, 6, 20, 1))
     same = Fields(x, u=x, y=x)
     other = Fields(x, u=x, x_query=q, y=q)
-    fit = {"model": "lno_plus", "epochs": 1, "progress": False}
+    fit = {"model": "lno_plus", "config": {}, "epochs": 1, "progress": False}  # default sizes
     assert lno.Operator.fit(same, **fit).model.config == LNOPlusConfig()
     assert lno.Operator.fit(other, **fit).model.config == LNOPlusConfig(values=False)
 
