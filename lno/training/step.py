@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any
 
@@ -21,7 +20,6 @@ from lno.training.schedules import SCHEDULES
 from lno.training.state import Training
 
 COMPILE_FROM = 5000  # steps: shorter runs end before compilation pays off
-KEPT_ACTIVATIONS = 0.4  # fraction of activations kept for the backward pass; others are recomputed
 
 
 class Loss(nn.Module):
@@ -91,13 +89,6 @@ def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return torch.compile(function, dynamic=False, options=options)
     except RuntimeError:  # a version of torch without it
         return torch.compile(function, dynamic=False)
-
-
-def keep_activations(fraction: float) -> AbstractContextManager[None]:
-    """Let functions compiled inside keep a fraction of their activations and recompute the rest."""
-    from torch._functorch import config  # the option has no public name
-
-    return config.patch(activation_memory_budget=fraction)
 
 
 class Step:
@@ -236,11 +227,8 @@ class Step:
 
     def _warm_up(self) -> None:
         """Run some passes before the capture: they compile the loss and let libraries allocate."""
-        # Several models keep a GPU busy: recomputing activations costs them more than it saves.
-        kept = 1.0 if self.streams else KEPT_ACTIVATIONS
         try:
-            with keep_activations(kept):
-                self._differentiate(self.inputs, fast=True)
+            self._differentiate(self.inputs, fast=True)
         except Exception as error:  # whatever fails in the compiler must not end the run
             if self.compiled is None:
                 raise
