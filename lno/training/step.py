@@ -83,12 +83,15 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
+    # Models give convolutions tensors whose channels are last already. Told to choose the layout,
+    # the compiler adds copies that take up to half of a step.
+    options: dict[str, Any] = {"layout_optimization": False}
     try:
         # Off: in torch 2.11 this optimisation gives wrong shapes if samples share many points.
-        options: dict[str, Any] = {"triton.mix_order_reduction": False}
-        return torch.compile(function, dynamic=False, options=options)
+        newest = {**options, "triton.mix_order_reduction": False}
+        return torch.compile(function, dynamic=False, options=newest)
     except RuntimeError:  # a version of torch without it
-        return torch.compile(function, dynamic=False)
+        return torch.compile(function, dynamic=False, options=options)
 
 
 class Step:
