@@ -322,12 +322,13 @@ class Fields(Exchange):
 
     # -- files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | Path) -> None:
-        """Write one HDF5 file, atomically. See `lno.data.store` for its layout."""
+    def save(self, path: str | Path, *, compress: bool = True) -> None:
+        """Write one HDF5 file, atomically; see `lno.data.store`."""
         from lno.data import store
 
         checks.require_path("path", path)
-        store.save(self, path)
+        checks.require_flag("compress", compress)
+        store.save(self, path, compress=compress)
 
     @staticmethod
     def load(path: str | Path, *, lazy: bool = False) -> Fields:

@@ -5,7 +5,7 @@ and `grid_index` that the data have: shape (s, n, c), (n, c) for what all sample
 (Σ n_k, c) with `<name>_offsets` (s + 1) for samples of different sizes; `parameters` (s, p).
 Attributes: format, version, samples, digest, and as JSON meaning (grid, period, names, units,
 geometry, space, frame; sphere where there is one) and provenance. Chunks hold whole samples, are
-compressed, and carry a checksum.
+compressed unless the file is a temporary one, and carry a checksum.
 
 A file that is read may be damaged or hostile. Before anything of their size is allocated, declared
 shapes are checked against what is stored: every chunk must be there, in a filter that HDF5 itself
@@ -49,8 +49,12 @@ TYPES = {"f": ("float32", "float64"), "i": ("int64",)}  # in the byte order of t
 CHUNK_VALUES = 1 << 17  # half a MiB of float32: small enough to read one sample, large to compress
 
 
-def save(fields: Fields, path: str | Path) -> None:
-    """Write `fields` to one file; `path` keeps its old content until the new one is whole."""
+def save(fields: Fields, path: str | Path, *, compress: bool = True) -> None:
+    """Write `fields` to one file; `path` keeps its old content until the new one is whole.
+
+    Compression takes ten times as long as writing and saves a quarter of the space, or more where
+    values repeat.
+    """
     with replacing(path) as temporary, _writing(temporary) as file:
         meaning = {key: getattr(fields, key) for key in MEANING}
         meaning |= {} if fields.sphere is None else {"sphere": fields.sphere}
@@ -58,7 +62,7 @@ def save(fields: Fields, path: str | Path) -> None:
         file.attrs.update(digest=fields.digest, meaning=json.dumps(meaning))
         file.attrs["provenance"] = json.dumps(fields.provenance)
         if fields.parameters is not None:
-            _write(file, "parameters", fields.parameters)
+            _write(file, "parameters", fields.parameters, compress)
         for name in (*COLUMNS, *INDEX_COLUMNS):
             column = fields.column(name)
             if isinstance(column, Ragged):
@@ -70,9 +74,9 @@ def save(fields: Fields, path: str | Path) -> None:
                     chunks=(min(len(offsets), CHUNK_VALUES),),
                     fletcher32=True,
                 )
-                _write(file, name, packed.flat)
+                _write(file, name, packed.flat, compress)
             elif column is not None:
-                _write(file, name, column)
+                _write(file, name, column, compress)
 
 
 def load(path: str | Path, *, lazy: bool = False) -> Fields:
@@ -141,7 +145,7 @@ def _writing(path: Path) -> Iterator[h5py.File]:
             raise raw.failure
 
 
-def _write(file: h5py.File, name: str, column: Any) -> None:
+def _write(file: h5py.File, name: str, column: Any, compress: bool) -> None:
     rows, c = column.shape[-2], max(column.shape[-1], 1)
     points = max(1, min(rows, CHUNK_VALUES // c))
     chunks: tuple[int, ...] = (points, c)
@@ -150,8 +154,9 @@ def _write(file: h5py.File, name: str, column: Any) -> None:
         chunks = (together, *chunks)
     packing: dict[str, Any] = {}
     if column.shape[-1] > 0:  # HDF5 cannot chunk an empty axis
-        packing = {"chunks": chunks, "compression": "gzip", "compression_opts": 4}
-        packing |= {"shuffle": True, "fletcher32": True}
+        packing = {"chunks": chunks, "fletcher32": True}
+        if compress:
+            packing |= {"shuffle": True, "compression": "gzip", "compression_opts": 4}
     dataset = file.create_dataset(name, shape=column.shape, dtype=column.dtype, **packing)
     if len(column.shape) == 2:
         dataset[...] = column

@@ -70,6 +70,21 @@ def test_no_values_no_answers_same_points(tmp_path, kind):
             assert loaded.same_points == fields.same_points
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_without_compression_the_same_is_loaded(tmp_path, lazy):
+    data = Fields(np.zeros((3000, 2)), np.zeros((4, 3000, 1)), y=np.zeros((4, 3000, 1)))
+    packed, plain = tmp_path / "packed.h5", tmp_path / "plain.h5"
+    data.save(packed)
+    data.save(plain, compress=False)
+    assert packed.stat().st_size < plain.stat().st_size / 5
+    assert Fields.load(plain, lazy=lazy).digest == Fields.load(packed).digest == data.digest
+    damaged = bytearray(plain.read_bytes())
+    damaged[len(damaged) // 2] ^= 1
+    plain.write_bytes(damaged)
+    with pytest.raises(ValueError, match="damaged"):
+        Fields.load(plain)
+
+
 def test_parts_of_one_ragged_array(tmp_path):
     """A subset keeps the whole flat array in memory; its file must hold the subset alone."""
     part = make("ragged").subset([4, 1, 1])

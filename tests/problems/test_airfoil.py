@@ -1,5 +1,7 @@
 """Shapes and grids of the airfoil problem, and its solver from draws to data."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,9 @@ from lno.problems import Airfoil
 from lno.problems import airfoil as module
 from lno.problems.airfoil import field_arguments
 from lno.problems.make import generator, make
+from lno.problems.numerics.batches import solve_in_batches
 from lno.problems.numerics.c_grid import deform, stretched, surface_positions, thickness
+from lno.problems.numerics.euler_cpu import RelaxationCPU
 from lno.problems.numerics.steady_flow import Schedule
 
 CPU = torch.device("cpu")
@@ -137,3 +141,19 @@ def test_gpu_gives_the_same_flow():
     for a, b in zip(COARSE.solve(inputs, CPU), solved, strict=True):
         assert np.abs(a - b).max() < 1e-3
     assert np.array_equal(COARSE.solve(inputs[2:], gpu)[0], solved[2])
+
+
+def test_copies_that_fill_up_a_batch_are_solved_once(monkeypatch):
+    drawn, iterated = COARSE.draw(generator(0, 0)), []
+    advance = RelaxationCPU.advance
+
+    def counted(self, iterations, cfl):
+        iterated.append(int((cfl > 0).sum()))
+        advance(self, iterations, cfl)
+
+    monkeypatch.setattr(RelaxationCPU, "advance", counted)
+    filled = partial(solve_in_batches, cpu=3)
+    monkeypatch.setattr(module, "solve_in_batches", lambda *a, cpu, gpu: filled(*a, gpu=gpu))
+    solved = COARSE.solve([drawn, drawn], CPU)
+    assert set(iterated) == {1}
+    assert np.array_equal(solved[0], solved[1]) and np.isfinite(solved[0]).all()

@@ -150,9 +150,9 @@ def test_a_second_signal_ends_at_once_and_leaves_nothing_half(
 ) -> None:
     out, save = tmp_path / "a.h5", Fields.save
 
-    def interrupted(self: Fields, path: Path) -> None:
+    def interrupted(self: Fields, path: Path, **options: bool) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        save(self, path)
+        save(self, path, **options)
 
     monkeypatch.setattr(Fields, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -169,8 +169,8 @@ def test_an_interruption_after_a_part_was_saved_does_not_shift_the_next(
     monkeypatch.setattr(maker, "SAVE_SECONDS", 0.0)
     save, calls = Fields.save, iter(range(100))
 
-    def interrupted(self: Fields, path: Path) -> None:
-        save(self, path)
+    def interrupted(self: Fields, path: Path, **options: bool) -> None:
+        save(self, path, **options)
         if next(calls) == 2:
             raise KeyboardInterrupt
 

@@ -37,8 +37,9 @@ REFRESH = 5  # iterations between updates of the local time steps
 # switch on and off for ever, and the residual would stop falling.
 SMOOTH = 1e-3
 # Samples that are iterated at once. More would gain nothing, and fewer let the many that have
-# converged leave the few that have not.
-CHUNK = 50
+# converged leave the few that have not. The last few are iterated in smaller chunks, several times
+# as fast.
+CHUNK, FEW = 50, 8
 # Acoustic speeds below this fraction of the speed of sound are raised: no expansion shocks.
 ENTROPY_FIX = 0.1
 
@@ -232,8 +233,8 @@ def update(
 class Relaxation:
     """Runge–Kutta iterations of a batch, in place; on a GPU compiled and recorded as a graph.
 
-    Samples are gathered from the batch in chunks of one size, so there is one graph, and samples
-    that are left alone take no time.
+    Samples are gathered from the batch in chunks of two sizes, so there are at most two graphs, and
+    samples that are left alone take no time.
 
     Args:
         mesh: of the batch, on the device of the state.
@@ -243,37 +244,51 @@ class Relaxation:
 
     def __init__(self, mesh: Mesh, outside: Outside, w: Float[Tensor, "4 b n m"]) -> None:
         self.mesh, self.outside, self.w = mesh, outside, w
-        some = slice(min(CHUNK, w.shape[1]))
-        self._w, self._cfl = w[:, some].clone(), torch.zeros_like(w[0, some, :1, :1])
-        # The cut is the same for all samples.
-        self._mesh = Mesh(*(part if part is mesh.cut else part[:, some].clone() for part in mesh))
-        self._stages = [torch.tensor(part, dtype=w.dtype, device=w.device) for part in STAGES]
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._chunks: dict[int, _Chunk] = {}
 
     def advance(self, iterations: int, cfl: Float[Tensor, " b"]) -> None:
         """Iterate with a CFL number of each sample; samples with 0 are left alone."""
-        size = len(self._cfl)
-        for samples in cfl.nonzero()[:, 0].split(size):
-            # The last chunk is filled up with copies of its first sample.
+        for samples in cfl.nonzero()[:, 0].split(CHUNK):
+            size = min(FEW if len(samples) <= FEW else CHUNK, len(cfl))
+            if size not in self._chunks:
+                self._chunks[size] = _Chunk(size, self.mesh, self.outside, self.w)
+            # A chunk is filled up with copies of its first sample.
             filled = torch.cat((samples, samples[:1].expand(size - len(samples))))
-            self._w.copy_(self.w[:, filled])
-            self._cfl.copy_(cfl[filled, None, None])
-            for part, whole in zip(self._mesh[:-1], self.mesh[:-1], strict=True):
-                part.copy_(whole[:, filled])
-            self._repeat(math.ceil(iterations / REFRESH))
-            self.w[:, samples] = self._w[:, : len(samples)]
+            found = self._chunks[size].iterated(
+                math.ceil(iterations / REFRESH), self.w, self.mesh, cfl, filled
+            )
+            self.w[:, samples] = found[:, : len(samples)]
 
-    def _repeat(self, rounds: int) -> None:
+
+class _Chunk:
+    """Buffers for a fixed number of samples, and the graph that iterates them."""
+
+    def __init__(self, size: int, mesh: Mesh, outside: Outside, w: Tensor) -> None:
+        self._outside, self._w = outside, w[:, :size].clone()
+        self._cfl = torch.zeros_like(self._w[0, :, :1, :1])
+        # The cut is the same for all samples.
+        self._mesh = Mesh(*(part if part is mesh.cut else part[:, :size].clone() for part in mesh))
+        self._stages = [torch.tensor(part, dtype=w.dtype, device=w.device) for part in STAGES]
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def iterated(
+        self, rounds: int, w: Tensor, mesh: Mesh, cfl: Float[Tensor, " b"], samples: Tensor
+    ) -> Tensor:
+        """Some samples of a batch after `rounds` times `REFRESH` iterations."""
+        self._w.copy_(w[:, samples])
+        self._cfl.copy_(cfl[samples, None, None])
+        for part, whole in zip(self._mesh[:-1], mesh[:-1], strict=True):
+            part.copy_(whole[:, samples])
+        if w.is_cuda and self._graph is None:
+            # Each shape is compiled apart; there may be more than the usual limit, 8.
+            with torch._dynamo.config.patch(recompile_limit=64):
+                self._graph = self._record()
         for _ in range(rounds):
-            if not self.w.is_cuda:
-                self._iterate(_EAGER)
-                continue
             if self._graph is None:
-                # Each shape of grid is compiled apart; there may be more than the usual limit, 8.
-                with torch._dynamo.config.patch(recompile_limit=64):
-                    self._record()
-            assert self._graph is not None
-            self._graph.replay()
+                self._iterate(_EAGER)
+            else:
+                self._graph.replay()
+        return self._w
 
     def _iterate(self, parts: _Parts) -> None:
         step = self._cfl * parts.local_step(self._w.unbind(), self._mesh)
@@ -281,24 +296,24 @@ class Relaxation:
             w = start = self._w.unbind()
             for coefficient in self._stages:
                 q, along_i, along_j = parts.reconstruct(w, self._mesh)
-                flux_i, flux_j = parts.fluxes(q, along_i, along_j, self._mesh, self.outside)
+                flux_i, flux_j = parts.fluxes(q, along_i, along_j, self._mesh, self._outside)
                 w = parts.update(start, flux_i, flux_j, q[3], step, coefficient, self._mesh)
             for old, new in zip(start, w, strict=True):
                 old.copy_(new)
 
-    def _record(self) -> None:
+    def _record(self) -> torch.cuda.CUDAGraph:
         """Compile the parts, and record `REFRESH` iterations as a CUDA graph."""
-        saved = self._w.clone()
-        parts = _compiled()
+        saved, parts = self._w.clone(), _compiled()
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             self._iterate(parts)  # compiles
         torch.cuda.current_stream().wait_stream(stream)
         self._w.copy_(saved)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
             self._iterate(parts)
+        return graph
 
 
 class _Parts(NamedTuple):
