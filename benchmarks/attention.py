@@ -28,6 +28,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from graph_timing import captured_milliseconds
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -135,32 +136,12 @@ def measure(
         return torch.autograd.grad(function(*tensors), tensors)
 
     if device.type == "cpu":
-        start = time.perf_counter()
-        step()
-        return {"ms": 1000 * (time.perf_counter() - start), "gb": None, "compiled": fast}
+        return {"ms": captured_milliseconds(step, device), "gb": None, "compiled": fast}
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(2):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        step()
+    ms = captured_milliseconds(step, device)
     peak = (torch.cuda.max_memory_allocated() - before) / 1e9
-    graph.replay()
-    torch.cuda.synchronize()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times = []
-    while sum(times) < 200 and len(times) < 20:  # of milliseconds
-        start.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end))
-    return {"ms": sorted(times)[len(times) // 2], "gb": peak, "compiled": fast}
+    return {"ms": ms, "gb": peak, "compiled": fast}
 
 
 def attempt(method: Method, points: int, positions: int, device: torch.device) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from graph_timing import captured_milliseconds
 from torch import Tensor, nn
-from torch._functorch import config as functorch
 
 from lno.files import write_json
 from lno.models import SelfAttention, TransformerBlock
@@ -33,7 +33,6 @@ from lno.models.layers import mean_token
 from lno.training.step import compiled
 
 RESULT = Path(__file__).parents[1] / "results" / "benchmarks" / "latent_block.json"
-KEPT_ACTIVATIONS = 0.4  # as in training
 Projected = tuple[Tensor, Tensor, Tensor]
 
 
@@ -94,39 +93,10 @@ def measure(case: Case, form: type[SelfAttention], half: bool, device: torch.dev
         with torch.autocast(device.type, torch.bfloat16, enabled=half):
             return model(z).float().square().mean()
 
-    if device.type == "cpu":
-        start = time.perf_counter()
-        torch.autograd.grad(eager(z), tensors)
-        return 1000 * (time.perf_counter() - start)
     torch._dynamo.reset()
     torch.cuda.empty_cache()
-    loss = compiled(eager)
-
-    def step() -> tuple[Tensor, ...]:
-        return torch.autograd.grad(loss(z), tensors)
-
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream), functorch.patch(activation_memory_budget=KEPT_ACTIVATIONS):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        step()
-    for _ in range(10):
-        graph.replay()
-    torch.cuda.synchronize()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    times = []
-    for _ in range(15):
-        start.record()
-        for _ in range(10):
-            graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(start.elapsed_time(end) / 10)
-    return sorted(times)[len(times) // 2]
+    loss = eager if device.type == "cpu" else compiled(eager)
+    return captured_milliseconds(lambda: torch.autograd.grad(loss(z), tensors), device)
 
 
 def main() -> None:

@@ -94,19 +94,32 @@ def measure(
     return Cost(1e3 * float(np.median(times)), peak)
 
 
-def cost(
+@dataclass(frozen=True)
+class Prepared:
+    """A training step of a model on random samples.
+
+    Args:
+        step: takes the next step.
+        training: what it changes.
+        resident_bytes: of the samples on the device.
+        steps: in an epoch of the problem's data set.
+    """
+
+    step: Callable[[], Any]
+    training: Training
+    resident_bytes: int
+    steps: int
+
+
+def prepare(
     problem: str,
     model: str,
     batch: int = BATCH,
     recipe: str = "paper",
     precision: str = "auto",
     device: str = "auto",
-    ready: Callable[[], None] = lambda: None,
-) -> dict[str, Any]:
-    """Parameters, seconds an epoch and peak memory of a model with the sizes of a preset.
-
-    `ready` is called before the clock starts.
-    """
+) -> Prepared:
+    """A training step with the sizes of a preset, on a problem's shapes."""
     chosen, where = preset(problem, recipe, model), pick_device(device)
     data = CASES[problem].data(SAMPLES)
     scale = chosen.task.normalizers(data)
@@ -121,19 +134,37 @@ def cost(
         step(*next_batches(training, samples))
         training.step += 1
 
-    found = measure(next_step, where, samples.resident_bytes, ready=ready)
     steps = -(-protocol_of(problem).train * chosen.task.visits // batch)
+    return Prepared(next_step, training, samples.resident_bytes, steps)
+
+
+def cost(
+    problem: str,
+    model: str,
+    batch: int = BATCH,
+    recipe: str = "paper",
+    precision: str = "auto",
+    device: str = "auto",
+    ready: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Parameters, seconds an epoch and peak memory of a model with the sizes of a preset.
+
+    `ready` is called before the clock starts.
+    """
+    prepared = prepare(problem, model, batch, recipe, precision, device)
+    training = prepared.training
+    found = measure(prepared.step, training.device, prepared.resident_bytes, ready=ready)
     return {
         "problem": problem,
         "model": model,
         "recipe": recipe,
-        "precision": used,
+        "precision": training.precision,
         "batch": batch,
-        "parameters": sum(p.numel() for p in net.parameters()),
+        "parameters": sum(p.numel() for p in training.models[0].parameters()),
         "milliseconds_per_step": found.milliseconds,
-        "seconds_per_epoch": found.milliseconds * steps / 1e3,
+        "seconds_per_epoch": found.milliseconds * prepared.steps / 1e3,
         "peak_memory_gb": found.peak_memory_gb,
-        "hardware": hardware(where),
+        "hardware": hardware(training.device),
     }
 
 
