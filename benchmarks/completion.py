@@ -64,9 +64,9 @@ def main() -> None:
     sets = [observed(test, pattern) for pattern in PATTERNS.values()]
     rows: list[dict[str, Any]] = []
 
-    def record(name: str, answers: list[Tensor]) -> None:
-        pairs = zip(answers, sets, strict=True)
-        errors = [mean_errors(answer, sensors)["relative_mae"] for answer, sensors in pairs]
+    def record(name: str, predictions: list[Tensor]) -> None:
+        pairs = zip(predictions, sets, strict=True)
+        errors = [mean_errors(each, sensors)["relative_mae"] for each, sensors in pairs]
         print(f"{name:40s}", *(f"{100 * e:7.3f} %" for e in errors), flush=True)
         rows.append({"name": name, "relative_mae": errors})
 
@@ -96,8 +96,8 @@ def main() -> None:
                 both = [a + b for a, b in zip(alone, added, strict=True)]
                 record(f"{name}, and {kind} of its residuals", both)
         conditional = replace(operator, conditional=True)
-        answers = [predicted(conditional, sensors) for sensors in sets]
-        record(f"{name}, conditioned on the sensors", answers)
+        predictions = [predicted(conditional, sensors) for sensors in sets]
+        record(f"{name}, conditioned on the sensors", predictions)
     metadata = {"samples": options.samples, "epochs": options.epochs, "test": len(test)}
     metadata["hardware"] = hardware(pick_device(options.device))
     write_json(options.out, {**metadata, "seen": list(PATTERNS), "rows": rows})

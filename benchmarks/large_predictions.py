@@ -3,8 +3,8 @@
     python benchmarks/large_predictions.py [--device cpu] [--tiny] [--out FILE]
 
 - predict: 10,000,000 queries in three dimensions from 100,000 observations, by an untrained model
-  of the paper's Darcy size; then the answers are written as a .vtu file of points. A subset of the
-  queries is compared with one pass of the model over all observations.
+  of the paper's Darcy size; then the predictions are written as a .vtu file of points. A subset of
+  the queries is compared with one pass of the model over all observations.
 - mesh: a .vtu file of a mesh of 1,000,000 nodes.
 - train: steps on one sample of 1,000,000 points in three dimensions; a small model on a CPU, the
   paper's on a GPU.
@@ -54,7 +54,7 @@ class Sizes:
 
     Args:
         observed: points that a prediction reads.
-        queries: points that it answers at.
+        queries: points that it predicts at.
         compared: queries that are compared with one pass.
         side: nodes along the side of the square mesh.
         trained: points of the sample that is trained on.

@@ -70,7 +70,7 @@ class Version:
         self.process.wait()
 
 
-def answer(folder: Path, case: str, kind: str) -> None:
+def serve(folder: Path, case: str, kind: str) -> None:
     """In a process: compile a step, and measure it for every line that comes in."""
     sys.path[0] = str(folder / "benchmarks")  # not this folder
     module: Any = import_module("training_step")
@@ -160,7 +160,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = options.folder.resolve()
     if options.kind:
-        answer(folder, options.cases[0], options.kind)
+        serve(folder, options.cases[0], options.kind)
         return
     start = time.monotonic()
     sys.path.insert(0, str(ROOT))

@@ -82,12 +82,12 @@ class Assessment:
 
     Args:
         fields: the samples, prepared by the task.
-        samples: what was observed of each, and the answers.
+        samples: what was observed of each, and the outputs.
         predictions: the operator's, at the query points of each sample.
         errors: of each sample and, for a rollout, of each frame.
-        channels: the relative L2 error of each sample, by channel of the answer (of a frame).
-        distances: error at points by the distance from the nearest observation; None where answers
-            are wanted at the observed points.
+        channels: the relative L2 error of each sample, by output channel (of a frame).
+        distances: error at points by the distance from the nearest observation; None where
+            predictions are wanted at the observed points.
         spacings: error at points by the mean distance of the nearest neighbours; None where points
             are equally dense.
         rivals: the operator, then simple baselines.
@@ -171,7 +171,7 @@ def assess(operator: Operator, test: Fields, train: Fields | None = None) -> Ass
 
     Args:
         operator: the operator.
-        test: samples with answers that it was not trained on.
+        test: samples with outputs, that it was not trained on.
         train: those that it was trained on, for the simple baselines; None: none are made.
     """
     task, recorded = operator.task, []
@@ -298,7 +298,7 @@ def _errors(
 def _by_channel(
     operator: Operator, samples: Sequence[Sample], predictions: Sequence[np.ndarray]
 ) -> dict[str, Float[np.ndarray, " s"]]:
-    """Relative L2 errors by channel of the answer; of a rollout by channel of all frames."""
+    """Relative L2 errors by output channel; of a rollout by channel of all frames."""
     names, found = operator.labels.names["y"], {}
     step = operator.task.channels if isinstance(operator.task, Rollout) else len(names)
     for c in range(step):

@@ -28,7 +28,7 @@ from lno.data import Batch
 from lno.data.normalize import Standardizer
 from lno.files import replacing
 from lno.models import MODELS, Model, apply_model
-from lno.prediction import answers
+from lno.prediction import predictions_at
 from lno.tasks import Rollout, Snapshots, to_json
 from lno.text import visible
 from lno.training.precision import matmul_precision
@@ -70,7 +70,7 @@ class Graph(nn.Module):
         parameters: Tensor | None = None,
         weights: Tensor | None = None,
     ) -> Tensor:
-        """Predictions (b, q, o) at x_query, or at x if the model answers nowhere else."""
+        """Predictions (b, q, o) at x_query, or at x if the model predicts nowhere else."""
         values = x.new_zeros(*x.shape[:2], 0) if u is None else u
         where = x if x_query is None else x_query
         batch = Batch(x, values, where, parameters=parameters, weights=weights)
@@ -122,7 +122,7 @@ def require_exportable(operator: Operator) -> None:
         )
     if operator.query_set is not None:
         raise ValueError(
-            f"{operator.kind} answers queries in random sets of {operator.query_set}, which is no "
+            f"{operator.kind} predicts in random sets of {operator.query_set} queries, which is no "
             "graph: train it without Recipe.queries, or use lno"
         )
 
@@ -135,7 +135,7 @@ def inputs(operator: Operator) -> dict[str, tuple[Any, ...]]:
     found: dict[str, tuple[Any, ...]] = {"x": ("samples", points, len(labels.names["x"]))}
     if labels.names["u"]:
         found["u"] = ("samples", points, len(labels.names["u"]))
-    if model.answers_anywhere:
+    if model.predicts_anywhere:
         found["x_query"] = ("samples", "queries", len(labels.names["x"]))
     if operator.normalizers.parameters is not None:
         found["parameters"] = ("samples", len(labels.names["parameters"]))
@@ -284,7 +284,8 @@ def predicted(operator: Operator, given: dict[str, Tensor]) -> np.ndarray:
     others = {key: given.get(key) for key in ("parameters", "weights")}
     batch = Batch(given["x"], values, given.get("x_query", given["x"]), **others)
     with matmul_precision("fp32"):
-        found = [answers(operator, model, batch, batch.x_query)[0] for model in operator.members]
+        at = batch.x_query
+        found = [predictions_at(operator, model, batch, at)[0] for model in operator.members]
     return operator.normalizers.decode(torch.stack(found).mean(0)).numpy()
 
 

@@ -7,7 +7,7 @@ takes all memory. Honest files stay far below. The sizes of a model have limits 
 
 MEMBERS = 1024  # of an ensemble
 GRID_POINTS = 10**8  # of the grid that a label or a spec names
-QUERY_SET = 10**9  # query points that are answered together
+QUERY_SET = 10**9  # query points that are predicted together
 STEPS = 10**12  # of a training run
 
 HEADER_BYTES = 100_000_000  # of a safetensors file: names, shapes and metadata

@@ -86,7 +86,7 @@ class Operator(OperatorOutput):
     covariance: Covariance | None = None
 
     def __post_init__(self) -> None:
-        if self.conditional and not self.task.observes_answers:
+        if self.conditional and not self.task.observes_outputs:
             raise ValueError(
                 "conditional: only a field that is itself observed at some points can be "
                 f"conditioned on the observations, not {type(self.task).__name__}; use Completion"
@@ -181,7 +181,7 @@ class Operator(OperatorOutput):
             kind,
             training.task,
             training.normalizers,
-            Labels.of(training.data, training.task.observes_answers),
+            Labels.of(training.data, training.task.observes_outputs),
             conditional or bool(init and init.conditional),
             recipe.weighted,
             recipe.queries if nets[0].queries_interact else None,

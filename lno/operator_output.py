@@ -63,13 +63,13 @@ class OperatorOutput:
     ) -> Any:
         """A matplotlib figure of the prediction for sample k, where its nodes lie in space.
 
-        Where the data have answers: the input, the truth, the prediction and its error, from what
+        Where the data have outputs: the input, the truth, the prediction and its error, from what
         `evaluate` would observe. Otherwise the input and the prediction.
 
         Args:
             data: samples.
             k: the number of the sample.
-            channels: names of answers to draw, a row for each; None: the last one.
+            channels: names of outputs to draw, a row for each; None: the last one.
             at: which slice of three dimensions, like `{"z": 0.5}`; None: the last one.
         """
         require_instance("data", data, Fields, "samples like those of training, Fields(x, u, ...)")
@@ -132,20 +132,20 @@ def _picture(
     nodes = connected(nodes_of_sample(one, 0, at=at))
     first = _input_panels(operator, one, nodes, x, u)
     rows, title = [], f"sample {k % len(data)}"
-    for c in _answers(operator, one, channels):
+    for c in _drawn_channels(operator, one, channels):
         unit = operator.labels.units["y"][c]
         name = with_unit(operator.labels.names["y"][c], unit)
-        answer = predicted[0, :, c].numpy()
+        values = predicted[0, :, c].numpy()
         if truth is None:
-            rows.append([*first, Panel(f"prediction: {name}", nodes, answer)])
+            rows.append([*first, Panel(f"prediction: {name}", nodes, values)])
             continue
         known = truth[0, :, c].numpy()
-        wrong, scale = np.abs(answer - known), scale_of(nodes.shown(known))
+        wrong, scale = np.abs(values - known), scale_of(nodes.shown(known))
         rows.append(
             [
                 *first,
                 Panel(f"truth: {name}", nodes, known, scale),
-                Panel(f"prediction: {name}", nodes, answer, scale),
+                Panel(f"prediction: {name}", nodes, values, scale),
                 Panel(
                     with_unit("absolute error", unit), nodes, wrong, error_scale(nodes.shown(wrong))
                 ),
@@ -177,8 +177,8 @@ def _input_panels(
     return [Panel(title, observed_nodes(one, x), values, domain=nodes)]
 
 
-def _answers(operator: Operator, one: Fields, channels: Sequence[str] | None) -> list[int]:
-    """Which channels of the answer to draw."""
+def _drawn_channels(operator: Operator, one: Fields, channels: Sequence[str] | None) -> list[int]:
+    """Which output channels to draw."""
     names = operator.labels.names["y"]
     if channels is not None and not (is_texts(channels) and set(channels) <= set(names)):
         raise ValueError(

@@ -67,8 +67,8 @@ class Observations:
 
     Args:
         fields: as data.
-        single: it was one sample without a batch axis; so is the answer.
-        listed: samples came as a list, or differ in their number of points: the answer is a list.
+        single: it was one sample without a batch axis; so is the result.
+        listed: samples came as a list, or differ in their number of points: the result is a list.
         device: of the tensors; None: it was no torch.
         weighted: the sizes of points were given to be read.
     """
@@ -83,18 +83,18 @@ class Observations:
         """The operator that reads them: a weighted one where the sizes of points were given."""
         return replace(operator, weighted=True) if self.weighted else operator
 
-    def like(self, answers: Sequence[Tensor]) -> Any:
-        """Answers (b, q, o) to groups of samples in the form of the question.
+    def like(self, predictions: Sequence[Tensor]) -> Any:
+        """Predictions (b, q, o) for groups of samples, in the form of the arguments.
 
         One array or a list of them, with or without a batch axis; torch for torch, else NumPy.
         """
         if self.listed:
-            return [self._converted(row) for group in answers for row in group]
-        whole = torch.cat(list(answers))
+            return [self._converted(row) for group in predictions for row in group]
+        whole = torch.cat(list(predictions))
         return self._converted(whole[0] if self.single else whole)
 
-    def _converted(self, answer: Tensor) -> Tensor | np.ndarray:
-        return answer.numpy() if self.device is None else answer.to(self.device)
+    def _converted(self, predicted: Tensor) -> Tensor | np.ndarray:
+        return predicted.numpy() if self.device is None else predicted.to(self.device)
 
 
 def observations(
@@ -184,7 +184,7 @@ def groups(operator: Operator, fields: Fields) -> Iterator[tuple[int, Batch]]:
     size = 1 if fields.is_ragged else max(1, CHUNK // points)
     for part in slices(len(fields), size):
         batch = fields.batch(np.arange(part.start, part.stop))
-        if batch.background is not None and operator.task.observes_answers:
+        if batch.background is not None and operator.task.observes_outputs:
             batch = replace(batch, observed_background=background_at(batch, operator))
         yield part.start, batch
 
@@ -213,7 +213,7 @@ def predict_batch(
 
     Args:
         operator: a trained operator.
-        batch: what is observed, and where the answer is wanted.
+        batch: what is observed, and the query points.
         noise: the standard deviation of the observations' errors, in their units; for conditional
             operators.
         deviation: measure that of the kriging error, too.
@@ -227,7 +227,7 @@ def predict_batch(
         for model in operator.members:
 
             def apply(batch: Batch, model: Model = model) -> Tensor:
-                [out] = answers(operator, model, batch, batch.x_query)
+                [out] = predictions_at(operator, model, batch, batch.x_query)
                 return operator.normalizers.decode(out, batch.background)
 
             values.append(operator.task.predict(apply, batch))
@@ -247,7 +247,7 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
     """The members' predictions conditioned on the observations."""
     scale, device = operator.normalizers, operator.device
     at = (batch.x_query, batch.x)
-    pairs = [answers(operator, model, batch, *at) for model in operator.members]
+    pairs = [predictions_at(operator, model, batch, *at) for model in operator.members]
     at_query, at_x = (torch.stack([scale.y.decode(v) for v in w]) for w in zip(*pairs, strict=True))
     background, observed = batch.background, batch.observed_background
     u = batch.u.to(at_x) if observed is None else (batch.u - observed).to(at_x)
@@ -268,8 +268,8 @@ def _conditional(operator: Operator, batch: Batch, noise: float, deviation: bool
     return Prediction(values, u - at_x, errors)
 
 
-def answers(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> list[Tensor]:
-    """What one model makes of a batch at several sets of positions (#b, q, d), standardised.
+def predictions_at(operator: Operator, model: Model, batch: Batch, *places: Tensor) -> list[Tensor]:
+    """One model's predictions for a batch at several sets of positions (#b, q, d), standardised.
 
     Observations are encoded once for all sets.
     """
@@ -354,8 +354,8 @@ def _asked_at(batch: Batch, place: Tensor) -> Batch:
 def _whole(model: Model, ready: Batch, operator: Operator) -> Tensor:
     """A model's prediction for an encoded batch, all points at once.
 
-    Where an answer depends on which other queries are asked, they are asked in random sets of the
-    size that the model was trained with.
+    Where a prediction depends on the other queries of a call, predictions are made in random sets
+    of the size that the model was trained with.
     """
     size, count = operator.query_set, ready.x_query.shape[1]
     if size is None or count <= size:

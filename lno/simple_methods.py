@@ -1,8 +1,8 @@
 """What is simple: predictions from the training samples without a network, to compare with.
 
-- the mean of the training answers;
-- the answer of the nearest training sample, by its inputs;
-- kernel ridge regression from the inputs to POD coefficients of the answers;
+- the mean of the training outputs;
+- the output of the nearest training sample, by its inputs;
+- kernel ridge regression from the inputs to POD coefficients of the outputs;
 - kriging, where the field itself is observed at some points, and about a linear trend in covariates
   if there are any;
 - the background, where the data have one.
@@ -68,10 +68,10 @@ def predict_simply(
     """All simple methods, from training samples to test samples.
 
     Args:
-        train: training samples with answers, prepared by the task.
-        test: what is observed of the test samples, and where answers are wanted.
+        train: training samples with outputs, prepared by the task.
+        test: what is observed of the test samples, and the query points.
         coordinates: turn positions into features for distances.
-        task: says whether the answer itself is observed, and where; None: from u to y.
+        task: says whether the output itself is observed, and where; None: from u to y.
 
     >>> x = np.linspace(0, 1, 5)[:, None]
     >>> data = Fields(x, y=np.arange(4.0)[:, None, None] * x, parameters=np.arange(4.0)[:, None])
@@ -93,14 +93,14 @@ def predict_simply(
         train = train.subset(np.sort(np.random.default_rng(0).permutation(len(train))[:most]))
         note = f"from {most} training samples, at random"
     common = CommonPoints.of(train, test, place)
-    answers = common.gather(train)  # (s, p, o)
+    outputs = common.gather(train)  # (s, p, o)
     if not common.matched:
-        note = "; ".join(filter(None, (note, "answers interpolated between different points")))
-    methods, left_out = [_spread(MEAN, common, test, answers.mean(0)[None], None, note)], {}
+        note = "; ".join(filter(None, (note, "outputs interpolated between different points")))
+    methods, left_out = [_spread(MEAN, common, test, outputs.mean(0)[None], None, note)], {}
     inputs = None
     if drawn:
-        chosen = common.nearest_at_sensors(answers, test)
-        methods.append(_spread(NEAREST, common, test, answers, chosen, note))
+        chosen = common.nearest_at_sensors(outputs, test)
+        methods.append(_spread(NEAREST, common, test, outputs, chosen, note))
         left_out[REGRESSION] = "the observed points differ from sample to sample"
     else:
         inputs = _inputs(train, test, place)
@@ -109,18 +109,18 @@ def predict_simply(
             left_out |= {NEAREST: reason, REGRESSION: reason}
         else:
             chosen = nearest(*inputs)
-            methods.append(_spread(NEAREST, common, test, answers, chosen, note))
+            methods.append(_spread(NEAREST, common, test, outputs, chosen, note))
     if inputs is not None and len(train) < 4:
         left_out[REGRESSION] = f"it needs 4 training samples, there are {len(train)}"
     elif inputs is not None:
-        fitted = KernelRidge.fit(inputs[0], answers)
+        fitted = KernelRidge.fit(inputs[0], outputs)
         found = fitted.predict(inputs[1])
         every = np.arange(len(test))
         about = f"{len(fitted.modes)} POD modes; length scale {fitted.length:.3g}, ridge "
         about += f"{fitted.ridge:.0e}, by leave-one-out errors"
         both = "; ".join(filter(None, (about, note)))
         methods.append(_spread(REGRESSION, common, test, found, every, both))
-    if task is not None and task.observes_answers:
+    if task is not None and task.observes_outputs:
         covariates = train.names["x"][train.space :]
         axes = coordinates.distance_axes
         methods.append(_kriged(KRIGING, test, place, axes, train.spec.coordinates))
@@ -138,7 +138,7 @@ def require_alike(train: Fields, test: Sequence[Sample], drawn: bool = False) ->
     Args:
         train: training samples.
         test: test samples.
-        drawn: the observed values of the test samples were drawn from their answers.
+        drawn: the observed values of the test samples were drawn from their outputs.
     """
     if train.y is None:
         raise ValueError("the training samples have no outputs y to compare with")
@@ -189,12 +189,12 @@ def nearest_distance(
 
 @dataclass(frozen=True)
 class CommonPoints:
-    """Points where the answers of all training samples are compared.
+    """Points where the outputs of all training samples are compared.
 
     Args:
         positions: features of these points.
         matched: point k of any sample, of training or test, is point k here: samples are on the
-            same points, on grids of one shape, or on meshes with the same cells. Else answers are
+            same points, on grids of one shape, or on meshes with the same cells. Else outputs are
             interpolated.
         place: positions to features.
     """
@@ -216,7 +216,7 @@ class CommonPoints:
         return cls(place(middle), matched, place)
 
     def gather(self, train: Fields) -> Float[np.ndarray, "s p o"]:
-        """The answers of training samples here, less their background."""
+        """The outputs of training samples here, less their background."""
         rows = []
         for one in train:
             assert one.y is not None
@@ -225,20 +225,20 @@ class CommonPoints:
         return np.stack(rows).astype(np.float32)
 
     def to_queries(self, one: Sample, values: Float[np.ndarray, "p o"]) -> np.ndarray:
-        """Values here as an answer (q, o) at the query points of a test sample."""
+        """A prediction (q, o) at the query points of a test sample, from values here."""
         if not self.matched:
             values = transfer(self.positions, values, self.place(one.x_query))
         return values if one.background is None else values + one.background
 
     def nearest_at_sensors(
-        self, answers: Float[np.ndarray, "s p o"], test: Sequence[Sample]
+        self, outputs: Float[np.ndarray, "s p o"], test: Sequence[Sample]
     ) -> Int[np.ndarray, " t"]:
-        """For each test sample, the training sample whose answer fits its observations best."""
+        """For each test sample, the training sample whose output fits its observations best."""
         tree, chosen = cKDTree(self.positions), []
         for one in test:
             _, index = tree.query(self.place(one.x))
             u = _anomalies_at_sensors(one, self.place)
-            chosen.append(int(np.square(answers[:, index] - u).sum((1, 2)).argmin()))
+            chosen.append(int(np.square(outputs[:, index] - u).sum((1, 2)).argmin()))
         return np.array(chosen)
 
 
@@ -270,13 +270,13 @@ def _spread(
     name: str,
     common: CommonPoints,
     test: Sequence[Sample],
-    answers: Float[np.ndarray, "s p o"],
+    outputs: Float[np.ndarray, "s p o"],
     chosen: Int[np.ndarray, " t"] | None,
     note: str,
 ) -> Method:
-    """A method that gives each test sample one of some answers at common points."""
+    """A method that gives each test sample one of some outputs at common points."""
     rows = np.zeros(len(test), int) if chosen is None else chosen
-    found = [common.to_queries(one, answers[k]) for one, k in zip(test, rows, strict=True)]
+    found = [common.to_queries(one, outputs[k]) for one, k in zip(test, rows, strict=True)]
     return Method(name, list(found), note)
 
 
@@ -375,7 +375,7 @@ def _trend(
 
 
 def _anomalies_at_sensors(one: Sample, place: Place) -> Float[np.ndarray, "n o"]:
-    """Observed values of an answer, less the background there."""
+    """Observed values of an output, less the background there."""
     u = one.u.astype(np.float64)
     if one.background is None:
         return u

@@ -21,7 +21,7 @@ X = np.linspace(0, 1, 16)[:, None]
 
 
 def wrong_by(data: Fields, error: Callable[[Batch], Tensor], **keys: Any) -> Operator:
-    """An operator whose predictions are the answers plus an error that is known."""
+    """An operator whose predictions are the outputs of the data plus a known error."""
     made = Operator.fit(data, epochs=1, config=CONFIG, progress=False, device="cpu", **keys)
 
     def predict(batch: Batch) -> Prediction:
@@ -196,7 +196,7 @@ def test_the_verdict_names_the_winner_with_both_numbers(assessed: Assessment) ->
     assert between([0.2], [0.1]).endswith("the operator 20 %, on one held-out sample.")
 
 
-def test_data_without_answers_and_of_another_kind_are_refused() -> None:
+def test_data_without_outputs_and_of_another_kind_are_refused() -> None:
     data = waves()
     made = wrong_by(data, growing)
     with pytest.raises(ValueError, match="no outputs y"):

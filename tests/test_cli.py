@@ -130,14 +130,14 @@ def test_predict_writes_what_the_operator_predicts(run: Run, folder: Path, tmp_p
         "predict", folder / "m.safetensors", folder / "sensors.csv", "--out", tmp_path / "a.npz"
     )
     assert done.returncode == 0, done.stderr
-    answer = np.load(tmp_path / "a.npz")
+    written = np.load(tmp_path / "a.npz")
     op = Operator.load(folder / "m.safetensors")
     expected = op.predict(
-        np.array([[0.1, 0.25], [0.9, 0.75]]), np.array([[0.5], [-0.5]]), answer["x_query"]
+        np.array([[0.1, 0.25], [0.9, 0.75]]), np.array([[0.5], [-0.5]]), written["x_query"]
     )
-    assert np.array_equal(answer["y"][0], expected)
-    # Without --at or --grid the answer is on the grid of the training data.
-    assert np.allclose(answer["x_query"], Fields.load(folder / "data.h5").x)
+    assert np.array_equal(written["y"][0], expected)
+    # Without --at or --grid the prediction is on the grid of the training data.
+    assert np.allclose(written["x_query"], Fields.load(folder / "data.h5").x)
 
 
 def test_predict_on_a_grid_of_choice_as_csv_with_a_picture(
@@ -254,10 +254,10 @@ def test_predict_at_points_of_choice_as_h5(run: Run, folder: Path, tmp_path: Pat
         tmp_path / "a.h5",
     )
     assert done.returncode == 0, done.stderr
-    answer = Fields.load(tmp_path / "a.h5")
-    assert answer.x_query.tolist() == [[0.5, 0.5], [0.2, 0.1]]
-    assert answer.names["y"] == ["height"]
-    assert answer.units["x"] == ["s", "m"]
+    written = Fields.load(tmp_path / "a.h5")
+    assert written.x_query.tolist() == [[0.5, 0.5], [0.2, 0.1]]
+    assert written.names["y"] == ["height"]
+    assert written.units["x"] == ["s", "m"]
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_a_graph_that_differs_from_pytorch_is_not_written(
 
 @pytest.mark.parametrize("kind", ["lno_plus", "transolver"])
 def test_graphs_of_other_models_take_other_sizes(kind: str) -> None:
-    """Transolver is for one grid and answers there only; the number of samples is free."""
+    """Transolver is for one grid and predicts there only; the number of samples is free."""
     config = {"lno_plus": {"width": 8, "latents": 4, "rounds": 1}}
     config["transolver"] = {"width": 8, "layers": 1, "heads": 2, "slices": 4, "reference": 2}
     op = trained(data(), model=kind, config=config[kind])
@@ -196,7 +196,7 @@ def test_what_is_no_graph_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"conditional: .* kriging, which is no graph. Export its"):
         completer.export(tmp_path / "a.onnx")
     sets = replace(trained(data()), kind="gnot", query_set=16)
-    with pytest.raises(ValueError, match="gnot answers queries in random sets of 16"):
+    with pytest.raises(ValueError, match="gnot predicts in random sets of 16 queries"):
         sets.export(tmp_path / "a.onnx")
     with pytest.raises(ValueError, match=r"a\.txt: expected a name ending in \.onnx"):
         trained(data()).export(tmp_path / "a.txt")

@@ -1,4 +1,4 @@
-"""Misuse of the public functions: the answer names the argument, and is never an internal error."""
+"""Misuse of the public functions: the error names the argument, and is never an internal one."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def masked(values: np.ndarray, hidden: bool) -> np.ma.MaskedArray:
 def test_masked_arrays_are_refused_everywhere(
     hidden: bool, as_list: bool, operator: Operator
 ) -> None:
-    """Under a mask stands a fill value, like −999. Whoever reads it has a wrong answer."""
+    """Under a mask stands a fill value, like −999. Whoever reads it predicts something wrong."""
 
     def given(values: np.ndarray) -> Any:
         if not as_list:

@@ -70,7 +70,7 @@ def test_tasks_survive_the_file(tmp_path: Path) -> None:
     loaded = Operator.load(tmp_path / "a.safetensors")
     assert loaded.task == task
     assert loaded.evaluate(data) == op.evaluate(data)
-    assert loaded.labels.names["u"] == ["y0"]  # what is observed is the answer itself
+    assert loaded.labels.names["u"] == ["y0"]  # what is observed is the output itself
 
 
 def test_ragged_training_equals_its_padding_free_meaning(line_fields: Fields) -> None:
@@ -90,7 +90,7 @@ def test_ragged_training_equals_its_padding_free_meaning(line_fields: Fields) ->
 
 
 def test_metrics_are_in_physical_units(line_fields: Fields) -> None:
-    """Scaling the answers by 1000 leaves relative errors and scales the absolute one."""
+    """Scaling the outputs by 1000 leaves relative errors and scales the absolute one."""
     scaled = Fields(line_fields.x, line_fields.u, y=1000 * line_fields.y)
     a = Operator.fit(line_fields, epochs=3, config=LNO, progress=False).evaluate(line_fields)
     b = Operator.fit(scaled, epochs=3, config=LNO, progress=False).evaluate(scaled)

@@ -31,7 +31,7 @@ def test_a_line_is_drawn_with_its_truth_prediction_and_error(operator, line_fiel
     assert figure.get_suptitle() == f"sample 3, relative L2 error {error:.3g} %"
 
 
-def test_without_answers_the_prediction_is_drawn(operator, line_fields):
+def test_without_outputs_the_prediction_is_drawn(operator, line_fields):
     shown = titled(operator.plot(line_fields.replace(y=None), -1))
     assert list(shown) == ["input: f", "prediction: df"]
 

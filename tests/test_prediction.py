@@ -95,8 +95,8 @@ def test_weights_of_points(operator: Operator, monkeypatch: pytest.MonkeyPatch) 
         np.testing.assert_allclose(several[1], some, atol=1e-5)
         ragged = operator.predict([x, x[:5]], [u, u[:5]], [x, x], weights=[half, half[:5]])
         assert isinstance(ragged, list)
-        for answer in ragged:
-            np.testing.assert_allclose(answer, some, atol=1e-5)
+        for predicted in ragged:
+            np.testing.assert_allclose(predicted, some, atol=1e-5)
         set_chunk(monkeypatch, 3)  # parts in which no point counts
     for wrong, message in (
         (half[:5], "weights, sample 0: expected 10 points"),
@@ -111,11 +111,11 @@ def test_weights_of_points(operator: Operator, monkeypatch: pytest.MonkeyPatch) 
 def test_lists_come_back_as_lists_of_single_predictions(operator: Operator) -> None:
     x, q = np.linspace(0, 3, 10)[:, None], np.linspace(0.2, 2.8, 7)[:, None]
     inputs = [np.sin(x), 2 * np.cos(x)]
-    answers = operator.predict([x, x], inputs, q)
-    assert isinstance(answers, list)
-    for answer, u in zip(answers, inputs, strict=True):
-        np.testing.assert_allclose(answer, operator.predict(x, u, q), rtol=1e-4, atol=1e-6)
-    assert np.abs(answers[0] - answers[1]).max() > 1e-3, "inputs that matter"
+    predictions = operator.predict([x, x], inputs, q)
+    assert isinstance(predictions, list)
+    for predicted, u in zip(predictions, inputs, strict=True):
+        np.testing.assert_allclose(predicted, operator.predict(x, u, q), rtol=1e-4, atol=1e-6)
+    assert np.abs(predictions[0] - predictions[1]).max() > 1e-3, "inputs that matter"
 
 
 def test_a_prediction_that_is_not_finite_is_an_error(

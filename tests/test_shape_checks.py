@@ -43,7 +43,7 @@ def test_models_refuse_wrong_shapes() -> None:
         model(x, u[:, :5], x)
 
 
-def test_answers_are_checked_defaults_kept_and_other_types_left_alone() -> None:
+def test_results_are_checked_defaults_kept_and_other_types_left_alone() -> None:
     x = torch.ones(2, 3)
     assert torch.equal(total(x, 2.0), torch.full((2,), 6.0))
     with pytest.raises(BeartypeCallHintReturnViolation):

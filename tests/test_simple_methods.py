@@ -30,7 +30,7 @@ def predict(train: Fields, test: list[Sample], task: Task | None = None) -> Simp
     return predict_simply(train, test, Coordinates.fit(train), task)
 
 
-def answers(found: SimpleMethods, name: str) -> list[np.ndarray]:
+def predicted(found: SimpleMethods, name: str) -> list[np.ndarray]:
     [method] = [method for method in found.methods if method.name == name]
     return [values for values in method.predictions if values is not None]
 
@@ -46,7 +46,7 @@ def linear(samples: int, seed: int) -> Fields:
 def test_the_mean_of_two_samples_by_hand() -> None:
     train = Fields(X, np.zeros((2, 7, 1)), y=np.stack((X, 3 * X)))
     found = predict(train, [train[0]])
-    np.testing.assert_allclose(answers(found, MEAN)[0], 2 * X, rtol=1e-6)
+    np.testing.assert_allclose(predicted(found, MEAN)[0], 2 * X, rtol=1e-6)
     same = "all samples have the same inputs"
     assert found.left_out == {NEAREST: same, REGRESSION: same}
 
@@ -55,7 +55,7 @@ def test_the_nearest_sample_of_a_duplicate_is_the_sample() -> None:
     random = np.random.default_rng(0)
     train = Fields(X, random.normal(size=(9, 7, 2)), y=random.normal(size=(9, 7, 1)))
     test = [train[k] for k in (4, 0, 8)]
-    for got, one in zip(answers(predict(train, test), NEAREST), test, strict=True):
+    for got, one in zip(predicted(predict(train, test), NEAREST), test, strict=True):
         np.testing.assert_allclose(got, one.y, rtol=1e-6)
 
 
@@ -64,7 +64,7 @@ def test_kernel_ridge_learns_a_linear_map_of_three_parameters() -> None:
     found = predict(train, test)
     wrong = {
         name: np.mean(
-            [np.abs(y - one.y) for y, one in zip(answers(found, name), test, strict=True)]
+            [np.abs(y - one.y) for y, one in zip(predicted(found, name), test, strict=True)]
         )
         for name in (MEAN, NEAREST, REGRESSION)
     }
@@ -122,7 +122,7 @@ def test_grids_of_one_shape_correspond_node_by_node() -> None:
     train = Fields(stretch * X, y=stretch * X**2, grid=(7,))
     one = Sample(3.5 * X, np.zeros((7, 0)), 3.5 * X, 3.5 * X**2)
     found = predict(train, [one])
-    np.testing.assert_allclose(answers(found, REGRESSION)[0], 3.5 * X**2, atol=2e-2)
+    np.testing.assert_allclose(predicted(found, REGRESSION)[0], 3.5 * X**2, atol=2e-2)
     assert not any("interpolated" in method.note for method in found.methods)
 
 
@@ -138,11 +138,11 @@ def test_meshes_with_the_same_cells_correspond_node_by_node(same: bool) -> None:
     found = predict(train, [Sample(x, np.zeros((4, 0)), x, y, cells=given)])
     assert any("interpolated" in method.note for method in found.methods) != same
     if same:
-        np.testing.assert_allclose(answers(found, REGRESSION)[0], y, atol=2e-2)
+        np.testing.assert_allclose(predicted(found, REGRESSION)[0], y, atol=2e-2)
 
 
 def test_samples_on_different_points_are_interpolated() -> None:
-    """A linear answer whose slope is the input: known everywhere up to the spacing of points."""
+    """A linear output whose slope is the input: known everywhere up to the spacing of points."""
     random = np.random.default_rng(0)
     x = [np.sort(random.uniform(size=(n, 1)), 0) for n in random.integers(60, 90, 12)]
     a = np.linspace(1, 2, 12)
@@ -153,8 +153,8 @@ def test_samples_on_different_points_are_interpolated() -> None:
     )
     one = Sample(X, np.full((7, 1), 1.52), X, 1.52 * X)
     found = predict(train, [one])
-    np.testing.assert_allclose(answers(found, MEAN)[0], 1.5 * X, atol=0.05)
-    np.testing.assert_allclose(answers(found, REGRESSION)[0], 1.52 * X, atol=0.08)
+    np.testing.assert_allclose(predicted(found, MEAN)[0], 1.5 * X, atol=0.05)
+    np.testing.assert_allclose(predicted(found, REGRESSION)[0], 1.52 * X, atol=0.08)
     assert all("interpolated between different points" in method.note for method in found.methods)
 
 
@@ -168,12 +168,12 @@ def test_sensors_find_the_sample_that_fits_them_and_are_kriged() -> None:
     seen = np.array([3, 20, 31])
     one = Sample(x[seen], known.y[seen], x, known.y)
     found = predict(whole, [one], task)
-    np.testing.assert_allclose(answers(found, NEAREST)[0], known.y, rtol=1e-6)
+    np.testing.assert_allclose(predicted(found, NEAREST)[0], known.y, rtol=1e-6)
     coordinates = Coordinates.fit(whole)
     at, to = (coordinates.distance_features(torch.from_numpy(v))[None] for v in (x[seen], x))
     u = torch.from_numpy(known.y[seen])
     alone = krige(at, (u - u.mean())[None], to, axes=coordinates.distance_axes)[0] + u.mean()
-    np.testing.assert_allclose(answers(found, KRIGING)[0], alone, atol=1e-4)
+    np.testing.assert_allclose(predicted(found, KRIGING)[0], alone, atol=1e-4)
     assert found.left_out == {REGRESSION: "the observed points differ from sample to sample"}
 
 
@@ -190,14 +190,14 @@ def test_kriging_about_a_linear_trend_knows_the_covariates() -> None:
     trend = "kriging with a linear trend in elevation"
     plain, better = (
         np.mean(
-            [np.abs(v - one.y).mean() for v, one in zip(answers(found, name), test, strict=True)]
+            [np.abs(v - one.y).mean() for v, one in zip(predicted(found, name), test, strict=True)]
         )
         for name in (KRIGING, trend)
     )
     assert better < 0.2 < plain
     few = [Sample(x[:4], one.y[:4], x, one.y) for one in data]  # type: ignore[index]
     same = predict(data, few, Completion(RandomRatio(0.5)))  # too few sensors for a slope
-    for one, other in zip(answers(same, KRIGING), answers(same, trend), strict=True):
+    for one, other in zip(predicted(same, KRIGING), predicted(same, trend), strict=True):
         np.testing.assert_allclose(one, other)
 
 
@@ -216,8 +216,8 @@ def test_all_methods_add_to_a_background() -> None:
     train = Fields(X, np.zeros((6, 7, 0)), y=known + X, background=known)
     one = train[2]._replace(background=known[2] + 1000, y=known[2] + 1000 + X)
     found = predict(train, [one])
-    np.testing.assert_allclose(answers(found, MEAN)[0], one.y, rtol=1e-6)
-    np.testing.assert_allclose(answers(found, BACKGROUND)[0], known[2] + 1000)
+    np.testing.assert_allclose(predicted(found, MEAN)[0], one.y, rtol=1e-6)
+    np.testing.assert_allclose(predicted(found, BACKGROUND)[0], known[2] + 1000)
 
 
 @pytest.mark.parametrize(

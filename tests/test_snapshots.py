@@ -26,7 +26,7 @@ KEYS = {"progress": False, "device": "cpu", "task": Snapshots(3)}
 
 
 def forged(samples: int = 7, parameters: bool = False) -> Fields:
-    """A profile along the first axis, and answers that grow with time."""
+    """A profile along the first axis, and outputs that grow with time."""
     random = np.random.default_rng(0)
     axes = np.meshgrid(np.linspace(0, 1, 5), np.linspace(0, 2, 4), TIMES, indexing="ij")
     x = np.stack(axes, -1).reshape(-1, 3)

@@ -20,7 +20,7 @@ from lno import (
     Window,
 )
 from lno.kernel_methods.krige import ConditionedModels
-from lno.tasks import from_json, to_json
+from lno.tasks import Task, from_json, to_json
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def plane() -> Fields:
     return Fields(positions, y=y, grid=(9, 8), period=(None, 1.0), names={"x": ["t", "x"]})
 
 
-def draw(task: Steady, prepared: Fields, seed: int = 0, samples: int = 5):
+def draw(task: Task, prepared: Fields, seed: int = 0, samples: int = 5):
     generator = torch.Generator().manual_seed(seed)
     return task.draw(prepared.batch(np.arange(samples)), prepared.grid, generator)
 
@@ -119,7 +119,7 @@ def test_completion_needs_whole_fields() -> None:
         Completion(Intervals((2, 4))),
     ],
 )
-def test_tasks_round_trip_as_plain_data(task: Steady) -> None:
+def test_tasks_round_trip_as_plain_data(task: Task) -> None:
     assert from_json(to_json(task)) == task
 
 

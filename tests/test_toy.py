@@ -83,7 +83,7 @@ class Mean(Model):
         super().__init__(spec, config)
         d, c = spec.coordinates, self.config.width  # type: ignore[attr-defined]
         self.encode = nn.Linear(d + spec.in_channels, c)
-        self.answer = nn.Sequential(nn.Linear(c + d, c), nn.GELU(), nn.Linear(c, spec.out_channels))
+        self.head = nn.Sequential(nn.Linear(c + d, c), nn.GELU(), nn.Linear(c, spec.out_channels))
 
     @classmethod
     def default_config(cls, spec: Spec) -> MeanConfig:
@@ -96,7 +96,7 @@ class Mean(Model):
         features = self.encode(torch.cat((x.expand(len(u), -1, -1), u), -1)).tanh()
         mean = torch.einsum("bnc,bn->bc", features, real) / real.sum(1, keepdim=True)
         at = x_query.expand(len(u), -1, -1)
-        return self.answer(torch.cat((mean[:, None].expand(-1, at.shape[1], -1), at), -1))
+        return self.head(torch.cat((mean[:, None].expand(-1, at.shape[1], -1), at), -1))
 
 
 @pytest.fixture(scope="module")
@@ -152,10 +152,10 @@ def test_they_go_through_every_command(folder: Path, capsys: pytest.CaptureFixtu
     lno(
         capsys, "predict", "whole/model.safetensors", "plate.h5", "--out", "p.h5", "--plot", "p.png"
     )
-    operator, answers = Operator.load("whole/model.safetensors", "cpu"), Fields.load("p.h5")
-    for sample, expected in zip(answers, operator.predict(data), strict=True):
+    operator, predicted = Operator.load("whole/model.safetensors", "cpu"), Fields.load("p.h5")
+    for sample, expected in zip(predicted, operator.predict(data), strict=True):
         np.testing.assert_array_equal(sample.y, expected)
-    assert np.array_equal(answers[3].cells, data[3].cells)
+    assert np.array_equal(predicted[3].cells, data[3].cells)
 
     lno(capsys, "report", "whole", "cut", "--out", "report.html")
     page = Path("report.html").read_text()

@@ -90,7 +90,7 @@ def table(path: str) -> np.ndarray:
 
 
 def require_mesh(result: str, nodes: str, name: str) -> None:
-    """A VTU file has a table's nodes, and bounds around the answer."""
+    """A VTU file has a table's nodes, and bounds around the prediction."""
     meshio = pytest.importorskip("meshio")
     found, given = meshio.read(result), table(nodes)
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""One value of each type that could be passed by mistake, and what an answer to it must say."""
+"""One value of each type that could be passed by mistake, and what an error about it must say."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ SHAPES = "beartype"  # in tests, what checks shapes in signatures may speak firs
 
 
 def shows(name: str, call: Callable[[Any], object], allowed: tuple[str, ...] = ()) -> list[str]:
-    """What is wrong with the answers to each of the wrong values for an argument."""
+    """What is wrong with the errors about each of the wrong values for an argument."""
     found = []
     for kind, value in WRONG.items():
         with warnings.catch_warnings():

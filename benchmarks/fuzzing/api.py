@@ -1,6 +1,6 @@
 """Misuse of the public functions: arguments of wrong types and impossible values.
 
-A wrong argument must be answered by an error that lno itself raises. An argument of an unusual type
+A wrong argument must raise an error of lno itself. An argument of an unusual type
 that can be converted must give the same as the usual one.
 """
 
@@ -199,14 +199,14 @@ def calls(folder: Path) -> tuple[list[tuple[str, Call, Any]], list[tuple[str, Ca
 
         unusual += [(f"Fields({key})", same_fields, v) for v in alternatives(values)]
     for key, values in (("x", x), ("u", u), ("x_query", x)):
-        answer = np.asarray(predict(**{key: values}))
+        expected = np.asarray(predict(**{key: values}))
 
-        def same_answer(value: Any, key: str = key, answer: np.ndarray = answer) -> bool:
+        def same_prediction(value: Any, key: str = key, expected: np.ndarray = expected) -> bool:
             got = predict(**{key: value})
             got = [g.detach().numpy() if isinstance(g, torch.Tensor) else g for g in got]
-            return np.allclose(np.stack(got), answer, 1e-5, 1e-6)
+            return np.allclose(np.stack(got), expected, 1e-5, 1e-6)
 
-        unusual += [(f"predict({key})", same_answer, v) for v in alternatives(values)]
+        unusual += [(f"predict({key})", same_prediction, v) for v in alternatives(values)]
     return wrong, unusual
 
 

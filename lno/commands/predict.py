@@ -87,10 +87,11 @@ def predict(
     if plot is not None and asked.geometry is None:
         nodes_of_sample(asked, 0)  # raises where they cannot be drawn: before the work
     found = _predicted(operator, asked, bounds)
-    answers = _answers(operator, asked, found.prediction)
-    figure = None if plot is None else prediction_picture(answers)
-    write(result, _with_bounds(answers, found))
-    show(f"wrote {result}: {answers}{'' if bounds is None else f', bounds of {100 * bounds:g} %'}")
+    predicted = _as_fields(operator, asked, found.prediction)
+    figure = None if plot is None else prediction_picture(predicted)
+    write(result, _with_bounds(predicted, found))
+    bounded = "" if bounds is None else f", bounds of {100 * bounds:g} %"
+    show(f"wrote {result}: {predicted}{bounded}")
     if plot is not None and figure is not None:
         plots.save(figure, plot)
         show(f"wrote {plot}")
@@ -119,20 +120,20 @@ def _predicted(operator: Operator, asked: Fields, level: float | None) -> Bounde
     return BoundedPrediction(found, None, None, scores)
 
 
-def _with_bounds(answers: Fields, found: BoundedPrediction) -> Fields:
+def _with_bounds(predicted: Fields, found: BoundedPrediction) -> Fields:
     """The predictions with their bounds, if there are any, as further channels."""
-    names, units = list(answers.names["y"]), list(answers.units["y"])
+    names, units = list(predicted.names["y"]), list(predicted.units["y"])
     each = [found.prediction]
     for key, values in (("lower", found.lower), ("upper", found.upper)):
         if values is not None:
-            names += [f"{name}_{key}" for name in answers.names["y"]]
-            units += answers.units["y"]
+            names += [f"{name}_{key}" for name in predicted.names["y"]]
+            units += predicted.units["y"]
             each.append(values)
     together = [np.concatenate(parts, -1) for parts in zip(*each, strict=True)]
-    return answers.replace(
-        y=together if answers.is_ragged else np.stack(together),
-        names={**answers.names, "y": names},
-        units={**answers.units, "y": units},
+    return predicted.replace(
+        y=together if predicted.is_ragged else np.stack(together),
+        names={**predicted.names, "y": names},
+        units={**predicted.units, "y": units},
     )
 
 
@@ -207,7 +208,7 @@ def _shape(text: str, axes: int) -> tuple[int, ...]:
     return tuple(int(p) for p in parts)
 
 
-def _answers(operator: Operator, asked: Fields, prediction: Any) -> Fields:
+def _as_fields(operator: Operator, asked: Fields, prediction: Any) -> Fields:
     """The predictions as data, with the names and units of the operator."""
     labels = operator.labels
     given = ("u", *(["parameters"] if asked.parameters is not None else []))

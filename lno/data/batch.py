@@ -19,8 +19,8 @@ class Batch:
     """Tensors of b samples.
 
     What all samples share (positions and weights) has a batch axis of one: a model computes what
-    depends on positions alone once for the whole batch. `x_query is x` where the answer is wanted
-    at the observed points. Masks are None where nothing is padded; True marks a real point.
+    depends on positions alone once for the whole batch. `x_query is x` where the query points
+    are the observed points. Masks are None where nothing is padded; True marks a real point.
     Observations of a field that has a background come with the background there.
     """
 
@@ -84,7 +84,7 @@ class Batch:
         return self.each(lambda values: values[:, index], OF_QUERIES)
 
     def at_observed(self) -> Batch:
-        """The same batch with the answer wanted at the observed points."""
+        """The same batch with the observed points as query points."""
         return replace(
             self,
             x_query=self.x,

@@ -245,7 +245,7 @@ def with_background(fields: Fields, background: Climatology | str) -> Fields:
         return fields
     if background == GIVEN:
         raise ValueError(
-            "the operator was trained with a background, a first guess of the answers, and adds to "
+            "the operator was trained with a background, a first guess of the outputs, and adds to "
             "it: pass background=..., or data that have one"
         )
     if isinstance(background, str):

@@ -115,7 +115,7 @@ class Exchange:
     def to_dataframe(self) -> Any:
         """A `pandas.DataFrame` with a row for each point of each sample.
 
-        Where answers are at other points than observations, both have rows, with NaN for what is
+        Where outputs are at other points than observations, both have rows, with NaN for what is
         not known there.
         """
         from lno.data.exports.xarray_pandas import table_columns

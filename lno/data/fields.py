@@ -354,8 +354,8 @@ class Fields(Exchange):
         given = f"{names['u'] or 'no values'} at {span(points)} points of {names['x']}"
         if self.parameters is not None:
             given += f", parameters {names['parameters']}"
-        answers = "" if self.y is None else f" → {names['y']} at {there}"
-        return f"Fields({len(self)} sample{'s' * (len(self) != 1)}: {given}{answers})"
+        outputs = "" if self.y is None else f" → {names['y']} at {there}"
+        return f"Fields({len(self)} sample{'s' * (len(self) != 1)}: {given}{outputs})"
 
     # -- inside ----------------------------------------------------------------------------------
 

@@ -56,14 +56,14 @@ class Labels:
         require_count("labels.space", self.space, d)
 
     @classmethod
-    def of(cls, prepared: Fields, observes_answers: bool = False) -> Labels:
-        """The labels of training data, whose observations may be drawn from their answers."""
+    def of(cls, prepared: Fields, observes_outputs: bool = False) -> Labels:
+        """The labels of training data, whose observations may be drawn from their outputs."""
         points = (prepared.x, prepared.x_query)
         arrays = [a for column in points for a in columns.samples(column, len(prepared))]
         low = np.min([a.min(0) for a in arrays], axis=0)
         high = np.max([a.max(0) for a in arrays], axis=0)
         names, units = (
-            {**labels, "u": labels["y"]} if observes_answers else dict(labels)
+            {**labels, "u": labels["y"]} if observes_outputs else dict(labels)
             for labels in (prepared.names, prepared.units)
         )
         box = (tuple(low.tolist()), tuple(high.tolist()))

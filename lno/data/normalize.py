@@ -214,7 +214,7 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Normalizers:
-    """The normalisers of positions, observed values, answers and parameters."""
+    """The normalisers of positions, observed values, outputs and parameters."""
 
     x: Coordinates
     u: Standardizer
@@ -223,7 +223,7 @@ class Normalizers:
 
     @classmethod
     def fit(cls, fields: Fields) -> Normalizers:
-        """Fit to training data, which must have answers; those of y to y − background."""
+        """Fit to training data, which must have outputs; those of y to y − background."""
         if fields.y is None:
             raise ValueError("the data have no outputs y: expected Fields(x, u, x_query, y)")
         count, parameters = len(fields), None
@@ -322,7 +322,7 @@ def require_encodable(name: str, values: Tensor, scale: Standardizer) -> None:
 
 
 def anomalies(fields: Fields) -> Column:
-    """The answers minus the background, or the answers where there is none."""
+    """The outputs minus the background, or the outputs where there is none."""
     if fields.y is None or fields.background is None:
         assert fields.y is not None
         return fields.y

@@ -191,7 +191,7 @@ class Window:
         return (self.low - slack <= values) & (values <= self.high + slack)
 
     def restrict(self, fields: Fields) -> Fields:
-        """The answers inside the window, as data whose observations are still to be drawn."""
+        """The outputs inside the window, as data whose observations are still to be drawn."""
         if fields.y is None:
             raise ValueError("the data have no outputs y to restrict")
         names, count = fields.names["x"], len(fields)

@@ -256,7 +256,7 @@ def _among(x: np.ndarray, x_query: np.ndarray, source: np.ndarray) -> np.ndarray
     place = {point.tobytes(): k for k, point in enumerate(x_query)}
     chosen = np.array([place.get(point.tobytes(), -1) for point in x])
     if (chosen < 0).any():
-        raise ValueError("symmetries act on observations at points where answers are given")
+        raise ValueError("symmetries act on observations at points where outputs are given")
     back = np.full(len(x_query), -1)
     back[chosen] = np.arange(len(x))
     moved = back[source[:, chosen]]

@@ -44,9 +44,9 @@ def write(
 
     Args:
         path: the file; its ending says which kind.
-        points: positions (n, d), or `Fields`, whose answers are written where their nodes are.
+        points: positions (n, d), or `Fields`, whose outputs are written where their nodes are.
         values: at the points: (n, c), (s, n, c) for s samples, or a mapping from names to (n,) or
-            (s, n). With `Fields`, such a mapping adds to the answers.
+            (s, n). With `Fields`, such a mapping adds to the outputs.
         names: of coordinates and channels, `{"x": [...], "y": [...]}`; not with `Fields`.
         units: in the same form; with `Fields`, `{"y": [...]}` are those of the values.
         cells: triangles (m, 3) or quadrilaterals (m, 4) between the points; not with `Fields`.
@@ -141,7 +141,7 @@ def _as_fields(result: Result) -> Fields:
 
 
 def _with_values(data: Fields, values: Any, units: Mapping[str, Sequence[str]]) -> Fields:
-    """The data with further answers: arrays (n,), (s, n) or lists of arrays by name."""
+    """The data with further outputs: arrays (n,), (s, n) or lists of arrays by name."""
     if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
         raise TypeError(
             "values: expected a mapping from names to arrays beside Fields, like {'lower': array "

@@ -31,7 +31,7 @@ class Case:
     outputs: int
 
     def model_spec(self, task: Task) -> Spec:
-        """What a model reads and answers; a cloud is one of points in the plane.
+        """What a model reads and predicts; a cloud is one of points in the plane.
 
         >>> CASES["ns2d"].model_spec(Rollout(10))
         Spec(coordinates=2, in_channels=10, out_channels=1, grid=(64, 64))
@@ -43,7 +43,7 @@ class Case:
 
     def points_read(self, task: Task) -> int:
         """Points of a sample in one training step."""
-        if task.gives_time:
+        if task.time_as_input:
             return prod(self.grid[:-1])
         return prod(self.grid) * (task.frames if isinstance(task, Rollout) else 1)
 
@@ -82,7 +82,7 @@ def obstacle(problem: str, model: str) -> str | None:
         with torch.device("meta"):  # no memory, no time
             built = build_model(model, model_config(model, chosen.config, spec, chosen.task), spec)
         subset = chosen.recipe.queries is not None
-        require_capable(built, model, Demand(spec, chosen.task.asks_elsewhere, subset=subset))
+        require_capable(built, model, Demand(spec, chosen.task.queries_elsewhere, subset=subset))
     except ValueError as error:
         return str(error)
     return None

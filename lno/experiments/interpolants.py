@@ -29,25 +29,25 @@ def by_rbf(observed: Sequence[Fields]) -> list[Float[Tensor, "s q o"]]:
     samples = [sample for fields in observed for sample in fields]
     rbf = partial(interpolate_rbf, period=observed[0].period, neighbors=NEIGHBORS)
     columns = ([getattr(s, name) for s in samples] for name in ("x", "u", "x_query"))
-    answers = []
+    predictions = []
     with progress("interpolating", len(samples)) as update, _mapping(len(samples)) as mapped:
-        for answer in mapped(rbf, *columns):
-            answers.append(torch.from_numpy(answer).float())
-            update(len(answers))
-    return list(torch.stack(answers).split([len(fields) for fields in observed]))
+        for predicted in mapped(rbf, *columns):
+            predictions.append(torch.from_numpy(predicted).float())
+            update(len(predictions))
+    return list(torch.stack(predictions).split([len(fields) for fields in observed]))
 
 
 def by_kriging(observed: Sequence[Fields], one_scale: bool = False) -> list[Float[Tensor, "s q o"]]:
     """Krige several sets of observations, with a length scale for each coordinate or for all."""
     coordinates = Coordinates.fit(observed[0])
-    axes, answers = None if one_scale else coordinates.distance_axes, []
+    axes, predictions = None if one_scale else coordinates.distance_axes, []
     batches = [fields.batch([k]) for fields in observed for k in range(len(fields))]
     with progress("kriging", len(batches)) as update:
         for batch in batches:
             x, x_query = (coordinates.distance_features(v) for v in (batch.x, batch.x_query))
-            answers.append(krige(x, batch.u, x_query, axes=axes))
-            update(len(answers))
-    return list(torch.cat(answers).split([len(fields) for fields in observed]))
+            predictions.append(krige(x, batch.u, x_query, axes=axes))
+            update(len(predictions))
+    return list(torch.cat(predictions).split([len(fields) for fields in observed]))
 
 
 INTERPOLANTS: dict[str, tuple[Interpolant, dict[str, Any]]] = {

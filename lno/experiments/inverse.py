@@ -220,8 +220,8 @@ class Interpolation(Completer):
         _, _, samples = self.samples(device)
         seen = {name: observed(samples, pattern) for name, pattern in self.patterns().items()}
         interpolate, config = INTERPOLANTS[self.model]
-        answers = interpolate(list(seen.values()))
-        pairs = zip(seen.items(), answers, strict=True)
+        predictions = interpolate(list(seen.values()))
+        pairs = zip(seen.items(), predictions, strict=True)
         return Run(
             problem=self.problem,
             model=self.model,
@@ -236,7 +236,7 @@ class Interpolation(Completer):
             parameters=0,
             data_hash=samples.digest,
             config=config,
-            metrics={name: mean_errors(answer, fields) for (name, fields), answer in pairs},
+            metrics={name: mean_errors(predicted, fields) for (name, fields), predicted in pairs},
             precision=self.precision,
             commit=commit(),
         )

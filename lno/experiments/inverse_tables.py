@@ -225,7 +225,7 @@ def _window() -> str:
 
 
 def _query_sets(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> list[str]:
-    """How models were tested whose answers depend on the other queries of a call."""
+    """How models were tested whose predictions depend on the other queries of a call."""
     lines = []
     for spec in specs:
         if not spec.trained or not MODEL_TABLE[spec.model][0].queries_interact:

@@ -44,7 +44,7 @@ def architecture() -> Figure:
         "decode": ((62, 23), 9, 7, "decode", LATENT),
         "head": ((74, 23), 9, 7, f"MLP\n{count['head']:,}", GEOMETRIC),
         "queries": ((60, 2), 13, 7, "query positions\n(any number)", None),
-        "answers": ((74, 10), 9, 7, "values\nthere", None),
+        "predictions": ((74, 10), 9, 7, "values\nthere", None),
     }  # fmt: skip
     for (x, y), w, h, text, colour in boxes.values():
         if colour is not None:

@@ -37,10 +37,10 @@ def table(results: Path) -> Table:
         missing |= UNKNOWN in cells
         points = "any points" if model in in_space else "2-D grids"
         points += ", points in 2-D" * (model in in_plane and model not in in_space)
-        answers = "anywhere" if model in anywhere else "at the observed points"
+        where = "anywhere" if model in anywhere else "at the observed points"
         streams = "yes" if cls.streams else "no"
-        rows.append([model_name(model), weights(model), *cells, points, answers, streams])
-    header = ["model", "weights", "step, ms", "memory, GB", "takes", "answers", "streams"]
+        rows.append([model_name(model), weights(model), *cells, points, where, streams])
+    header = ["model", "weights", "step, ms", "memory, GB", "takes", "predicts", "streams"]
     note = (
         "Weights: with the published sizes for Darcy (85 × 85 points), otherwise the default "
         "sizes; complex weights count twice. "

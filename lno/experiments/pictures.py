@@ -48,15 +48,15 @@ def sample_gallery(fields: Fields) -> Figure:
     return figure_of([_in_one_scale(row) for row in zip(*columns, strict=True)])
 
 
-def prediction_picture(answers: Fields) -> Figure:
+def prediction_picture(fields: Fields) -> Figure:
     """The first predicted sample, with the points that it was predicted from."""
-    nodes = connected(nodes_of_sample(answers, 0))
-    sample = answers[0]
+    nodes = connected(nodes_of_sample(fields, 0))
+    sample = fields[0]
     assert sample.y is not None
-    name = with_unit(answers.names["y"][0], answers.units["y"][0])
+    name = with_unit(fields.names["y"][0], fields.units["y"][0])
     marks = None
-    if not answers.same_points and answers.geometry is None and answers.space == len(nodes.names):
-        marks = sample.x[:, : answers.space]
+    if not fields.same_points and fields.geometry is None and fields.space == len(nodes.names):
+        marks = sample.x[:, : fields.space]
     title = slice_title(f"{name} from {len(sample.x)} points", nodes)
     return figure_of([[Panel(title, nodes, sample.y[:, 0], marks=marks)]])
 

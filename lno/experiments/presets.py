@@ -47,8 +47,8 @@ _PHYSICAL = replace(PAPER_RECIPE, physical=True)
 _SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 
 # The paper's recipe for its inverse problem, with larger batches and a random subset of the query
-# points in a step: a budget that all models share. Our own recipe is below it. Answers of GNOT
-# depend on the other queries of a call: its predictions are made in random sets of the same size.
+# points in a step: a budget that all models share. Our own recipe is below it. Predictions of
+# GNOT depend on the other queries of a call: they are made in random sets of the same size.
 _PROPAGATOR = replace(PAPER_RECIPE, batch=32, loss="mse", queries=2048)
 _COMPLETER = replace(_PROPAGATOR, optimizer="adam", weight_decay=0.0, schedule="step")
 _OURS = replace(_PROPAGATOR, epochs=200, optimizer="muon", loss="relative_mae", queries=1024)
@@ -87,7 +87,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             "airfoil": Preset("standard", PAPER_CONFIGS["airfoil"], _PHYSICAL),
             "pipe": Preset("standard", PAPER_CONFIGS["pipe"], _PHYSICAL),
             "elasticity": Preset("standard", PAPER_CONFIGS["elasticity"], PAPER_RECIPE),
-            # Time is a coordinate of the data: all frames are answered at once.
+            # Time is a coordinate of the data: all frames are predicted at once.
             "plasticity": Preset("standard", PAPER_CONFIGS["plasticity"], PAPER_RECIPE),
         },
         "fast": {
@@ -216,7 +216,7 @@ def own_presets(problem: str, model: str) -> dict[str, Preset]:
 def general_preset(problem: str, name: str, model: str) -> Preset:
     """Sizes and recipe for any data, which ask for nothing that the model cannot do."""
     recipe, cls = GENERAL_RECIPES[name], MODELS[model][0]
-    if cls.queries_interact or not cls.answers_anywhere:
+    if cls.queries_interact or not cls.predicts_anywhere:
         recipe = replace(recipe, queries=None)
     task = TASKS.get(problem, STEADY)
     if cls.embeds_time:

@@ -48,7 +48,7 @@ def describe(
     """The run that a user asks for.
 
     Args:
-        source: the name of a problem, or a data file (.h5) with answers. A file whose provenance
+        source: the name of a problem, or a data file (.h5) with outputs. A file whose provenance
             names a problem is trained like that problem.
         preset: the name of a preset; None: the default for the problem and the model, and for other
             data what the rule for defaults chooses.
@@ -127,7 +127,7 @@ def _own(
     first_guess: str | None,
 ) -> OwnRun:
     """The run on a file of the user's own."""
-    require_answers(fields, path)
+    require_outputs(fields, path)
     how, name, data = division or Division(), preset or CHOSEN, problem_of(fields, path)
     chosen = None if preset is None else find_preset(data, preset, model or "lno")
     task: Task = Steady() if chosen is None else chosen.task
@@ -147,7 +147,7 @@ def _own(
     )
 
 
-def require_answers(fields: Fields, path: Path) -> None:
+def require_outputs(fields: Fields, path: Path) -> None:
     """Raise unless a file has something to learn."""
     if fields.y is None:
         raise ValueError(
@@ -352,7 +352,7 @@ def _require_capable(spec: RunSpec) -> None:
     """
     cls, chosen = MODELS[spec.model][0], spec.preset
     sizes = Spec(2, 1, 1, (8, 8))
-    elsewhere, recipe = chosen.task.asks_elsewhere, chosen.recipe
+    elsewhere, recipe = chosen.task.queries_elsewhere, chosen.recipe
     subset, dropout = recipe.queries is not None, recipe.point_dropout > 0
     config = cls.default_config(sizes)
     with torch.device("meta"):  # no memory, no time
@@ -374,10 +374,10 @@ def _task_on(
                 f"{type(task).__name__}. Leave --rollout out, or train on a data file of frames"
             )
         return Rollout(task.frames, channels)
-    answers = fields.spec.out_channels
-    if answers == 0 or answers % channels:
+    outputs = fields.spec.out_channels
+    if outputs == 0 or outputs % channels:
         raise ValueError(
             f"a rollout in frames of {channels} channels: expected a multiple of that many "
-            f"channels of y, got {answers}"
+            f"channels of y, got {outputs}"
         )
-    return Rollout(answers // channels, channels)
+    return Rollout(outputs // channels, channels)

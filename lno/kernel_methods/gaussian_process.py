@@ -20,7 +20,7 @@ LENGTH_SCALES = tuple(0.05 * 2**k for k in range(9))  # candidates; features var
 FACTORS = (0.5, 2.0, 0.5, 2.0, 0.5**0.5, 2.0**0.5)  # then tried on one coordinate at a time
 NUGGETS = tuple(10.0**k for k in (-8, -7, -6, -5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 2))
 JITTER = 1e-8  # the nugget of exact observations: coinciding ones stay solvable;
-TOLERANCE = 1e-4  # it may move the answer by this share of the observed values
+TOLERANCE = 1e-4  # it may move the prediction by this share of the observed values
 FIT_POINTS, FIT_POINTS_NOISY = 512, 192  # observations that decide length scales and nugget
 DEVIATION_POINTS = 512  # observations that decide the deviation: it costs their number squared
 SCRATCH = {"cpu": 2**19, "cuda": 2**24}  # matrix entries at once: what fits into the caches
@@ -261,6 +261,6 @@ def add_nugget(
 def _loose(
     weights: Float[Tensor, "k g n i"], values: Float[Tensor, "k g n i"]
 ) -> Bool[Tensor, "k g"]:
-    """Where the answer, because of JITTER, does not interpolate the values within TOLERANCE."""
+    """Where the prediction, because of JITTER, does not interpolate the values within TOLERANCE."""
     missed, size = (v.square().sum((2, 3)) for v in (JITTER * weights, values))
     return ~(missed <= TOLERANCE**2 * size)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 LENGTHS = 2.0 ** np.arange(-2, 7)  # of the kernel, in median distances of the inputs
 RIDGES = 10.0 ** np.arange(-10, 0)
-NEGLIGIBLE = 1e-8  # of the variance of the answers, that POD leaves out
+NEGLIGIBLE = 1e-8  # of the variance of the outputs, that POD leaves out
 
 
 @dataclass(frozen=True)

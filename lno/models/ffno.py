@@ -149,7 +149,7 @@ class FFNO(Model):
     torch.Size([4, 70, 3])
     """
 
-    answers_anywhere = False
+    predicts_anywhere = False
     embeds_time = True
     config: FFNOConfig
 
@@ -157,7 +157,7 @@ class FFNO(Model):
         super().__init__(spec, config)
         config, image = self.config, self.config.image
         width, cloud = config.width, isinstance(image, LatentGrid)
-        self.needs_grid, self.answers_anywhere = not cloud, cloud
+        self.needs_grid, self.predicts_anywhere = not cloud, cloud
         if isinstance(image, LatentGrid):
             # Coefficients are not mixed on the way to the image, as published.
             self.geometry: Geometry | None = Geometry(spec, width, image, nn.Identity())

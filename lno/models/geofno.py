@@ -78,7 +78,7 @@ class GeoFNO(Model):
     torch.Size([4, 70, 3])
     """
 
-    answers_anywhere = False
+    predicts_anywhere = False
     embeds_time = True
     config: GeoFNOConfig
 
@@ -86,7 +86,7 @@ class GeoFNO(Model):
         super().__init__(spec, config)
         width, cloud = self.config.width, self.config.cloud
         modes = self.config.row_modes, self.config.column_modes
-        self.needs_grid, self.answers_anywhere = cloud is None, cloud is not None
+        self.needs_grid, self.predicts_anywhere = cloud is None, cloud is not None
         inputs = spec.coordinates + spec.in_channels
         if cloud is None:
             self.require_plane("GeoFNOConfig(cloud=LatentGrid())")

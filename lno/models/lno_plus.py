@@ -22,7 +22,7 @@ It differs from LNO (`lno.models.lno`) in four ways:
   positions, each octave twice as fast as the one before, let it learn finer ones as well.
 - **Values at the queries.** A query point runs through the same stream as an observed point. It
   starts from the value observed there, or interpolated from the nearest ones. With `values=False`
-  it starts from its position alone, for answers far from all observations.
+  it starts from its position alone, for predictions far from all observations.
 
 As the weights of a softmax sum to one, V and O act on M tokens instead of all points.
 
@@ -185,7 +185,7 @@ class LNOPlus(Model):
         super().__init__(spec, config)
         c, local = self.config.width, self.config.local
         if local is not None:
-            self.needs_grid, self.answers_anywhere, self.streams = True, False, False
+            self.needs_grid, self.predicts_anywhere, self.streams = True, False, False
             self.require_plane()
             if not self.config.values:
                 raise ValueError("LNOPlusConfig.local needs values=True, got values=False")

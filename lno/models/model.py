@@ -82,7 +82,7 @@ class Model(nn.Module, ABC):
     capabilities of its class, as its config requires.
 
     Attributes:
-        answers_anywhere: predicts at points where nothing was observed.
+        predicts_anywhere: predicts at points where nothing was observed.
         queries_interact: a prediction depends on the other query points of the call.
         samples_interact: a prediction depends on the other samples of the batch; they all need the
             same number of points, without a mask.
@@ -96,11 +96,11 @@ class Model(nn.Module, ABC):
         reads_query_values: `decode` has an argument `u_query`, the values at the query points.
         keeps_statistics: has buffers that training updates, such as running means of batch
             normalisation.
-        has_latents: reads observations into latent positions, and answers from these:
+        has_latents: reads observations into latent positions, and predicts from these:
             `latent_weights`.
     """
 
-    answers_anywhere: bool = True
+    predicts_anywhere: bool = True
     queries_interact: bool = False
     samples_interact: bool = False
     needs_grid: bool = False
@@ -141,7 +141,7 @@ class Model(nn.Module, ABC):
 
     @classmethod
     def for_other_points(cls, config: ModelConfig) -> ModelConfig:
-        """The same sizes for answers at points where nothing is observed."""
+        """The same sizes for predictions at points where nothing is observed."""
         return config
 
     def initialise(self, positions: Float[np.ndarray, "n d"], seed: int) -> None:
@@ -348,12 +348,12 @@ def _default_model(kind: type[Model], spec: Spec, elsewhere: bool) -> Model:
 def _obstacle(model: Model, demand: Demand) -> str | None:
     """The first reason why the model cannot do what is demanded, or None."""
     grid = demand.spec.grid
-    if demand.elsewhere and not model.answers_anywhere:
+    if demand.elsewhere and not model.predicts_anywhere:
         return (
             "predicts only at the observed points, expected x_query to be x, got query points "
             "where nothing was observed"
         )
-    if demand.subset and not model.answers_anywhere:
+    if demand.subset and not model.predicts_anywhere:
         return (
             "predicts at all observed points at once, expected training on all query points, got "
             "a random subset of them (Recipe.queries)"

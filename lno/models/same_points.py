@@ -13,7 +13,7 @@ from lno.models.model import Model
 class SamePointsModel(Model):
     """A model whose predictions are at the observed points. It defines `predict`, not `forward`."""
 
-    answers_anywhere = False
+    predicts_anywhere = False
 
     @abstractmethod
     def predict(

@@ -175,7 +175,7 @@ class Airfoil(Problem):
         solutions: Sequence[np.ndarray],
         provenance: Mapping[str, Any],
     ) -> Fields:
-        """The nodes of the grids as the observed values, Mach numbers as the answers."""
+        """The nodes of the grids as the observed values, Mach numbers as the outputs."""
         points = np.stack([self.grid(moved) for moved in inputs]).astype(np.float32)
         arguments = field_arguments(points[..., 0], points[..., 1], np.stack(solutions))
         return Fields(**arguments, provenance=provenance)

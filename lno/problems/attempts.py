@@ -78,8 +78,8 @@ def solve_part(
             if not missing:
                 break
             solve = problem.solve_safely if safely else problem.solve
-            answers = zip(missing, solve([drawn[k] for k in missing], device), strict=True)
-            solutions |= {k: y for k, y in answers if y is not None and np.isfinite(y).all()}
+            found = zip(missing, solve([drawn[k] for k in missing], device), strict=True)
+            solutions |= {k: y for k, y in found if y is not None and np.isfinite(y).all()}
             retried += [k for k in missing if safely and k in solutions]
             missing = [k for k in missing if k not in solutions]
 

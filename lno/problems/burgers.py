@@ -61,7 +61,7 @@ def wave_symmetries(n: int) -> tuple[Symmetry, ...]:
 
 
 def field_arguments(t: Float[np.ndarray, " t"], u: Float[np.ndarray, "s t x"]) -> dict[str, Any]:
-    """The arguments of `Fields` for whole solutions: answers alone, which tasks observe."""
+    """The arguments of `Fields` for whole solutions: outputs alone, which tasks observe."""
     positions = u.shape[2]
     return {
         "x": grid_points(t, np.arange(positions) / positions),
@@ -169,7 +169,7 @@ class Burgers(Problem):
         solutions: Sequence[np.ndarray],
         provenance: Mapping[str, Any],
     ) -> Fields:
-        """Whole solutions as the answers; tasks draw observations from them."""
+        """Whole solutions as the outputs; tasks draw observations from them."""
         arguments = field_arguments(np.linspace(0, 1, self.grid), np.stack(solutions))
         return Fields(**arguments, provenance=provenance)
 

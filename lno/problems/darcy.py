@@ -133,7 +133,7 @@ class Darcy(Problem):
         solutions: Sequence[np.ndarray],
         provenance: Mapping[str, Any],
     ) -> Fields:
-        """Coefficients as the observed values, solutions as the answers."""
+        """Coefficients as the observed values, solutions as the outputs."""
         high = np.stack([drawn[:: self.every, :: self.every] for drawn in inputs])
         a = np.where(high, np.float32(self.high), np.float32(self.low))
         return Fields(**field_arguments(a, np.stack(solutions)), provenance=provenance)

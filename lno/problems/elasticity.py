@@ -5,7 +5,7 @@
     u = 0 at the bottom,  P n = (0, 100) at the top,  P n = 0 at the sides and the hole
 
 The hole is at the centre of the cell and has the radius r(θ) = 0.2 + 0.2/(1 + exp(g(θ))) with the
-Gaussian process g ~ N(0, 4² (−Δ + 3²)⁻¹) on the circle, its modes 1 to 5. The answer is the von
+Gaussian process g ~ N(0, 4² (−Δ + 3²)⁻¹) on the circle, its modes 1 to 5. The output is the von
 Mises stress σ at 972 points: the 3 × 3 Gauss points of 36 × 3 quadrilaterals around the hole. The
 positions of the points are the only input. The published stresses have no unit.
 

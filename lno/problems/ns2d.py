@@ -146,7 +146,7 @@ class NS2d(Problem):
             )
         if self.frames % 2:
             raise ValueError(
-                f"frames must be even: half are inputs, half are answers; got {self.frames}"
+                f"frames must be even: half are inputs, half are outputs; got {self.frames}"
             )
 
     def draw(self, random: np.random.Generator) -> Float[np.ndarray, "n n"]:
@@ -174,7 +174,7 @@ class NS2d(Problem):
         solutions: Sequence[np.ndarray],
         provenance: Mapping[str, Any],
     ) -> Fields:
-        """The first half of the frames as the observed values, the second half as the answers."""
+        """The first half of the frames as the observed values, the second half as the outputs."""
         w = np.stack(solutions).astype(np.float32)
         return Fields(**field_arguments(w), provenance=provenance)
 

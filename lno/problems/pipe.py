@@ -199,7 +199,7 @@ class Pipe(Problem):
         solutions: Sequence[np.ndarray],
         provenance: Mapping[str, Any],
     ) -> Fields:
-        """Positions of the nodes as the observed values, horizontal velocities as the answers."""
+        """Positions of the nodes as the observed values, horizontal velocities as the outputs."""
         nodes = np.stack([self.mesh(drawn) for drawn in inputs]).astype(np.float32)
         arguments = field_arguments(nodes[..., 0], nodes[..., 1], np.stack(solutions))
         return Fields(**arguments, provenance=provenance)

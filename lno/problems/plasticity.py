@@ -7,7 +7,7 @@ A block of 50 mm × 15 mm stands on rollers. A rigid die without friction comes 
 is a random curve: a cubic spline through nine equispaced knots, the outer ones 7.5 mm above its
 lowest point, the inner ones uniform between. It touches the block at t = 0. Frame k of 20 is the
 state at k · 0.1 ms. The first axis of the 101 × 31 × 20 grid runs along the block, from right to
-left, the second from top to bottom, the third is time. The answers are the position and the
+left, the second from top to bottom, the third is time. The outputs are the position and the
 displacement of each node, the input is the height of the die.
 
 Explicit dynamics on 100 × 30 elements with one integration point, in double precision; see

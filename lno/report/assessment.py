@@ -124,7 +124,7 @@ def _by_channel(assessed: Assessment) -> Iterator[str]:
     yield html.heading("By channel")
     means = {name: float(errors.mean()) for name, errors in assessed.channels.items()}
     worst = max(means, key=lambda name: means[name])
-    caption = "Mean relative L2 error of each channel of the answer; the largest is that of "
+    caption = "Mean relative L2 error of each output channel; the largest is that of "
     caption += f"{worst}, {100 * means[worst]:.3g} %."
     yield from _drawn(caption, figures.bars(assessed.channels))
 
@@ -245,13 +245,13 @@ def _picture(assessed: Assessment, k: int, view: View | None) -> Figure:
         elsewhere = fields.geometry is None and assessed.distances is not None
         return figures.lines(nodes, shown, one.x[:, 0] if elsewhere else None)
     rows = []
-    for channel, unit, truth, answer in shown:
+    for channel, unit, truth, predicted in shown:
         name = with_unit(channel, unit)
-        scale, wrong = scale_of(nodes.shown(truth)), np.abs(answer - truth)
+        scale, wrong = scale_of(nodes.shown(truth)), np.abs(predicted - truth)
         rows.append(
             [
                 Panel(f"truth: {name}", nodes, truth, scale, _marks(assessed, k, nodes)),
-                Panel(f"prediction: {name}", nodes, answer, scale),
+                Panel(f"prediction: {name}", nodes, predicted, scale),
                 Panel(
                     with_unit("absolute error", unit), nodes, wrong, error_scale(nodes.shown(wrong))
                 ),

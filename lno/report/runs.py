@@ -179,7 +179,7 @@ def error_histograms(groups: Sequence[Group]) -> Figure | None:
     if not shown:
         return None
     every = np.concatenate([errors for _, errors in shown])
-    low = max(every[every > 0].min(initial=every.max()), 1e-9)  # exact answers: the first bin
+    low = max(every[every > 0].min(initial=every.max()), 1e-9)  # exact predictions: the first bin
     edges = np.geomspace(low / 1.02, max(every.max(), low) * 1.02, BINS + 1)
     figure, axes = _panels(len(shown), 1.5)
     for axis, (look, errors) in zip(axes, shown, strict=True):

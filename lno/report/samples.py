@@ -52,7 +52,7 @@ def load_sample(path: Path) -> dict[str, Any]:
 def sample_fields(path: Path, title: str) -> Figure:
     """Mesh, input, truth, prediction and absolute error of the test sample in a file beside a run.
 
-    A row for each channel of the answer that the problem names; else for the last channel.
+    A row for each output channel that the problem names; else for the last channel.
     """
     sample = load_sample(path)
     with reading(path):
@@ -69,13 +69,13 @@ def _sample_fields(path: Path, sample: dict[str, Any], title: str) -> Figure:
     rows = []
     for k, c in enumerate(shown):
         name, wrong = _titles(sample, c)
-        truth, answer = sample["y"][:, c], sample["prediction"][:, c]
-        error, scale = np.abs(answer - truth), scale_of(nodes.shown(truth))
+        truth, predicted = sample["y"][:, c], sample["prediction"][:, c]
+        error, scale = np.abs(predicted - truth), scale_of(nodes.shown(truth))
         rows.append(
             [
                 *(first if len(shown) == 1 else first[k : k + 1]),
                 Panel(f"truth: {name}", nodes, truth, scale),
-                Panel(f"prediction: {name}", nodes, answer, scale),
+                Panel(f"prediction: {name}", nodes, predicted, scale),
                 Panel(wrong, nodes, error, error_scale(nodes.shown(error))),
             ]
         )
@@ -96,15 +96,15 @@ def _rollout_frames(path: Path, sample: dict[str, Any], title: str) -> Figure:
     count = sample["y"].shape[1] // channels
     frames = np.unique(np.linspace(0, count - 1, min(FRAMES, count)).round().astype(int))
     last = frames * channels + channels - 1
-    truths, answers = (nodes.shown(sample[key])[:, last] for key in ("y", "prediction"))
-    scale, worst = scale_of(truths), error_scale(np.abs(truths - answers))
+    truths, predictions = (nodes.shown(sample[key])[:, last] for key in ("y", "prediction"))
+    scale, worst = scale_of(truths), error_scale(np.abs(truths - predictions))
     rows: list[list[Panel]] = [[], [], []]
     for c in last:
         name, wrong = _titles(sample, c)
-        truth, answer = sample["y"][:, c], sample["prediction"][:, c]
+        truth, predicted = sample["y"][:, c], sample["prediction"][:, c]
         rows[0].append(Panel(f"truth: {name}", nodes, truth, scale))
-        rows[1].append(Panel(f"prediction: {name}", nodes, answer, scale))
-        rows[2].append(Panel(wrong, nodes, np.abs(answer - truth), worst))
+        rows[1].append(Panel(f"prediction: {name}", nodes, predicted, scale))
+        rows[2].append(Panel(wrong, nodes, np.abs(predicted - truth), worst))
     return figure_of(rows, title)
 
 
@@ -157,7 +157,7 @@ def _input(sample: dict[str, Any], nodes: Nodes) -> list[Panel]:
 
 
 def _titles(sample: dict[str, Any], c: int) -> tuple[str, str]:
-    """The name of a channel of the answer, and that of its error."""
+    """The name of an output channel, and that of its error."""
     unit = str(sample["units_y"][c])
     return with_unit(str(sample["names_y"][c]), unit), with_unit("absolute error", unit)
 

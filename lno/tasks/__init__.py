@@ -13,7 +13,7 @@ and says what is observed in an evaluation and how a prediction is made:
 Where a model reads data in another form than the user has them, `model_spec` and `model_input` say
 in which.
 
-A task never touches a model; a model never knows its task.
+`Task` is the base class. A task never touches a model; a model never knows its task.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lno.data.observe import PATTERNS, Window
 from lno.tasks.frames import Rollout, Snapshots
 from lno.tasks.observed import Completion, Propagation
 from lno.tasks.steady import Steady
+from lno.tasks.task import Task
 
 __all__ = [
     "TASKS",
@@ -39,8 +40,7 @@ __all__ = [
     "to_json",
 ]
 
-Task = Steady
-TASKS: dict[str, type[Steady]] = {
+TASKS: dict[str, type[Task]] = {
     "steady": Steady,
     "rollout": Rollout,
     "snapshots": Snapshots,

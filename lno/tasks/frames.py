@@ -15,11 +15,11 @@ from lno.config import require_count
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.batch import OF_OBSERVED, OF_QUERIES
 from lno.data.normalize import Normalizers, Standardizer
-from lno.tasks.steady import Apply, Steady, random_queries
+from lno.tasks.task import Apply, Task, random_queries
 
 
 @dataclass(frozen=True)
-class Rollout(Steady):
+class Rollout(Task):
     """Predict the frames of a trajectory one by one, each from those before it (autoregression).
 
     The data hold the observed frames as channels of u and those that follow as channels of y, at
@@ -99,18 +99,18 @@ class Rollout(Steady):
 
     def predict(self, apply: Apply, batch: Batch) -> Tensor:
         """Predict frame by frame; every predicted frame is an input of the steps after it."""
-        seen, answers = batch.at_observed(), []
+        seen, predictions = batch.at_observed(), []
         elsewhere = batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x)
         for _ in range(self.frames):
             frame = apply(seen)
             asked = replace(seen, x_query=batch.x_query, query_mask=batch.query_mask)
-            answers.append(apply(asked) if elsewhere else frame)
+            predictions.append(apply(asked) if elsewhere else frame)
             seen = replace(seen, u=torch.cat((seen.u[..., self.channels :], frame), -1))
-        return torch.cat(answers, -1)
+        return torch.cat(predictions, -1)
 
 
 @dataclass(frozen=True)
-class Snapshots(Steady):
+class Snapshots(Task):
     """Predict each time of a space–time grid separately, for models of two-dimensional grids.
 
     Time must be the last coordinate and the last axis of the grid. The model reads one snapshot, on
@@ -138,7 +138,7 @@ class Snapshots(Steady):
 
     times: int
 
-    gives_time: ClassVar[bool] = True
+    time_as_input: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_count("Snapshots.times", self.times, 100_000)
@@ -149,7 +149,7 @@ class Snapshots(Steady):
         return self.times
 
     def prepare(self, fields: Fields) -> Fields:
-        """The data, checked: a grid in space and time, observed where the answers are."""
+        """The data, checked: a grid in space and time, observed where the outputs are."""
         grid, d = fields.spec.grid, fields.spec.coordinates
         periodic = fields.period is not None and fields.period[-1] is not None
         whole = grid is not None and len(grid) == d >= 2 and grid[-1] == self.times
@@ -210,11 +210,11 @@ class Snapshots(Steady):
         """Predict each time, and put the results back into the order of the points."""
         if batch.x_query is not batch.x and not torch.equal(batch.x_query, batch.x):
             raise ValueError("snapshots are predicted at the observed points: leave out x_query")
-        times, answers = _count_times(batch.x), []
+        times, predictions = _count_times(batch.x), []
         for k in range(times):
             pick = partial(_every, first=k, step=times)
-            answers.append(apply(batch.each(pick, OF_OBSERVED + OF_QUERIES)))
-        return torch.stack(answers, 2).flatten(1, 2)
+            predictions.append(apply(batch.each(pick, OF_OBSERVED + OF_QUERIES)))
+        return torch.stack(predictions, 2).flatten(1, 2)
 
 
 def _every(values: Tensor, first: int, step: int) -> Tensor:

@@ -12,11 +12,11 @@ from lno.data import Batch, Fields
 from lno.data.checks import require_instance
 from lno.data.normalize import Normalizers
 from lno.data.observe import Pattern, Window, require_pattern
-from lno.tasks.steady import Steady
+from lno.tasks.task import Task
 
 
 @dataclass(frozen=True)
-class Completion(Steady):
+class Completion(Task):
     """Reconstruct a field from a few observations of it, drawn anew in every training step.
 
     The data hold whole fields as outputs. Observations are values of the field itself, at points
@@ -37,8 +37,8 @@ class Completion(Steady):
     pattern: Pattern
     window: Window | None = None
 
-    observes_answers: ClassVar[bool] = True
-    asks_elsewhere: ClassVar[bool] = True
+    observes_outputs: ClassVar[bool] = True
+    queries_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         require_pattern("Completion.pattern", self.pattern)
@@ -58,7 +58,7 @@ class Completion(Steady):
     def observe(
         self, batch: Batch, grid: tuple[int, ...] | None, generator: torch.Generator
     ) -> Batch:
-        """Observe the batch's answers at the points that the pattern chooses."""
+        """Observe the batch's outputs at the points that the pattern chooses."""
         if batch.y is None:
             raise ValueError("completion needs whole fields: the data have no outputs y")
         b, q, _ = batch.y.shape
@@ -87,7 +87,7 @@ class Completion(Steady):
 
 
 @dataclass(frozen=True)
-class Propagation(Steady):
+class Propagation(Task):
     """Extrapolate a field that is known inside a window to the whole domain.
 
     The data hold whole fields as outputs; all of their points inside the window are observed.
@@ -103,8 +103,8 @@ class Propagation(Steady):
 
     window: Window
 
-    observes_answers: ClassVar[bool] = True
-    asks_elsewhere: ClassVar[bool] = True
+    observes_outputs: ClassVar[bool] = True
+    queries_elsewhere: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         expected = "the part of the domain that is known, like Window('t', 0.0, 0.5)"

@@ -7,7 +7,7 @@
 
 Why:
 
-- **Fields observed at some points.** The decoder of `lno` works point by point: it answers where
+- **Fields observed at some points.** The decoder of `lno` works point by point: it predicts where
   nothing was observed, and a step needs a random subset of the query points only. What `lno_plus`
   gains from values at the query points is not there to gain.
 - **All others.** `lno_plus` is more accurate than `lno` at the same time of training, also from few
@@ -86,11 +86,11 @@ def choose(
 
 
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
-    if task.observes_answers:
+    if task.observes_outputs:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
     config = replace(config, octaves=0) if columns.is_shared(data.x) else config
-    elsewhere = task.asks_elsewhere or not data.same_points
+    elsewhere = task.queries_elsewhere or not data.same_points
     return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
 
 
@@ -98,14 +98,14 @@ def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
     samples = len(data) * task.visits
     batch = next((b for below, b in BATCHES if samples < below), LARGEST_BATCH)
     cls = MODELS[kind][0] if kind in MODELS else None  # unknown ones are refused elsewhere
-    pointwise = cls is not None and cls.answers_anywhere and not cls.queries_interact
+    pointwise = cls is not None and cls.predicts_anywhere and not cls.queries_interact
     large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
-    same = columns.is_shared(data.x) and data.same_points and not task.observes_answers
+    same = columns.is_shared(data.x) and data.same_points and not task.observes_outputs
     fixed = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
     return Recipe(
         epochs=max(1, round(STEPS / -(-samples // batch))),
         batch=batch,
-        loss="relative_mae" if task.observes_answers else "relative_l2",
+        loss="relative_mae" if task.observes_outputs else "relative_l2",
         queries=QUERIES if large and pointwise and kind == "lno" else None,
         point_dropout=DROPOUT if fixed else 0.0,
         weight_decay=DECAY if fixed and kind == "lno_plus" else Recipe.weight_decay,

@@ -115,13 +115,13 @@ def model_config(
         config: what was asked for; a mapping has keys that differ from the defaults.
         spec: what the model sees.
         task: what a step means.
-        elsewhere: answers are wanted where nothing is observed.
+        elsewhere: predictions are wanted where nothing is observed.
     """
     if isinstance(config, ModelConfig):
         return config
     model, config_class = MODELS[kind]
     defaults = model.default_config(spec)
-    if task.gives_time:
+    if task.time_as_input:
         defaults = model.with_time(defaults)
     defaults = model.for_other_points(defaults) if elsewhere else defaults
     return from_dict(config_class, {**to_dict(defaults), **config}) if config else defaults
@@ -152,7 +152,7 @@ def new_models(
 ) -> list[Model]:
     """Models for these data, with the initial weights that their seeds give."""
     spec = model_spec(prepared, normalizers, task)
-    config = model_config(kind, config, spec, task, asks_elsewhere(prepared, task))
+    config = model_config(kind, config, spec, task, queries_elsewhere(prepared, task))
     models = [build_model(kind, config, spec, seed) for seed in seeds]
     positions = training_positions(prepared, normalizers, task)
     for model, seed in zip(models, seeds, strict=True):
@@ -162,23 +162,23 @@ def new_models(
 
 def demand(model: Model, prepared: Fields, task: Task, recipe: Recipe) -> Demand:
     """What the data, the task and the recipe ask of a model."""
-    elsewhere, subset = asks_elsewhere(prepared, task), recipe.queries is not None
+    elsewhere, subset = queries_elsewhere(prepared, task), recipe.queries is not None
     return Demand(model.spec, elsewhere, prepared.is_ragged, subset, recipe.point_dropout > 0)
 
 
-def asks_elsewhere(prepared: Fields, task: Task) -> bool:
-    """Whether answers are wanted where nothing is observed."""
-    return task.asks_elsewhere or not prepared.same_points
+def queries_elsewhere(prepared: Fields, task: Task) -> bool:
+    """Whether predictions are wanted where nothing is observed."""
+    return task.queries_elsewhere or not prepared.same_points
 
 
 def require_inputs(data: Fields, task: Task, weighted: bool) -> None:
-    """Raise where a model could only answer with a constant, or where weights are missing."""
+    """Raise where a model could only predict a constant, or where weights are missing."""
     if weighted and data.weights is None and data.query_weights is None:
         raise ValueError(
             "Recipe.weighted: the data have no weights of points. Pass Fields(..., weights=...), "
             "the size that each point stands for"
         )
-    if task.observes_answers:
+    if task.observes_outputs:
         return
     if data.spec.in_channels == 0 and columns.is_shared(data.x) and len(data) > 1:
         raise ValueError(
@@ -188,9 +188,9 @@ def require_inputs(data: Fields, task: Task, weighted: bool) -> None:
         )
     if columns.sizes(data.x, len(data)).max() == 1:
         raise ValueError(
-            "every sample observes one point only: the answer could not depend on the position. "
+            "every sample observes one point only: a prediction could not depend on the position. "
             "Pass the numbers of a whole sample as Fields(..., parameters=array (samples, "
-            "numbers)), with the points of the answers as x"
+            "numbers)), with the points of the outputs as x"
         )
 
 

@@ -17,7 +17,7 @@ from lno.data import Batch
 from lno.evaluation import evaluate
 from lno.metrics import METRICS
 from lno.models.model import Model, apply_model
-from lno.tasks.steady import without_points
+from lno.tasks.task import without_points
 from lno.training.best import exhausted
 from lno.training.precision import matmul_precision
 from lno.training.samples import Samples

@@ -93,10 +93,10 @@ def warn_of_few_points(operator: Operator, fields: Fields) -> None:
 def _fewest_points(operator: Operator) -> int | None:
     """The fewest points that a sample of training had, where that is known and samples are whole.
 
-    Where answers themselves are observed, a few points are what is wanted.
+    Where outputs themselves are observed, a few points are what is wanted.
     """
     reference, grid = operator.trust.reference, operator.labels.grid
-    if operator.task.observes_answers:
+    if operator.task.observes_outputs:
         return None
     if reference is not None:
         return reference.fewest_points

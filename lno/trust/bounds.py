@@ -1,7 +1,7 @@
 """Bounds of predictions: local widths times factors that are calibrated on held-out samples.
 
-The bounds are prediction ± factor × width (`lno.trust.widths`), with a factor for each channel of
-the answer. Some of the held-out samples fit the widths; all others calibrate the factors by
+The bounds are prediction ± factor × width (`lno.trust.widths`), with a factor for each output
+channel. Some of the held-out samples fit the widths; all others calibrate the factors by
 conformal risk control (`lno.calibration`). For those, widths are fixed functions of a sample, so
 the guarantee holds for any widths: on average over new samples of this kind, at least this
 share of the points lies inside, of each channel.

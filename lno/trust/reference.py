@@ -166,7 +166,7 @@ class Reference:
 
 def has_tokens(operator: Operator) -> bool:
     """Whether samples have latent tokens: the model streams, and reads the data as they are."""
-    return operator.model.streams and not operator.task.gives_time
+    return operator.model.streams and not operator.task.time_as_input
 
 
 def pooled_tokens(operator: Operator, batch: Batch) -> Float[np.ndarray, "b t"] | None:

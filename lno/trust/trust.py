@@ -217,7 +217,7 @@ def calibrate(operator: Operator, held_out: Fields, level: float) -> Trust:
 def measure(
     operator: Operator, samples: Fields
 ) -> tuple[dict[str, Float[np.ndarray, " s"]], list[Errors]]:
-    """The scores' values and the errors of samples with answers, as the task observes them."""
+    """The scores' values and the errors of samples with outputs, as the task observes them."""
     if samples.y is None:
         raise ValueError("held_out: the data have no outputs y to compare with")
     operator.labels.require("y", samples.spec.out_channels)
@@ -247,7 +247,7 @@ def measure(
 
 @dataclass(frozen=True)
 class Checked:
-    """What bounds and scores of a calibrated operator say of samples with answers.
+    """What bounds and scores of a calibrated operator say of samples with outputs.
 
     Args:
         samples: how many there are.
@@ -275,7 +275,7 @@ def check(operator: Operator, samples: Fields) -> Checked:
 
     Args:
         operator: the operator.
-        samples: with answers, neither trained nor calibrated on.
+        samples: with outputs, neither trained nor calibrated on.
     """
     return compared(operator, *measure(operator, as_trained(operator, samples)))
 

@@ -11,7 +11,7 @@ The width at a point is a sum with non-negative weights of what grows with error
 - spread: the standard deviation over the members.
 
 What an operator does not have is left out. The weights fit the residuals of held-out samples by
-non-negative least squares. Each channel of the answer has a profile and weights of its own, and so
+non-negative least squares. Each output channel has a profile and weights of its own, and so
 has each frame of a rollout.
 """
 
@@ -102,7 +102,7 @@ class Widths:
 
     @property
     def channels(self) -> int:
-        """Of the answers."""
+        """Of the outputs."""
         return len(self.weights) // WEIGHTS
 
     @classmethod
@@ -205,6 +205,6 @@ def _cells(axes: int, channels: int) -> tuple[int, ...]:
 
 
 def _std(operator: Operator) -> Float[np.ndarray, " o"]:
-    """The standard deviation of each channel of the answer, of every frame."""
+    """The standard deviation of each output channel, of every frame."""
     std = operator.normalizers.y.std
     return np.array(std * (len(operator.labels.names["y"]) // len(std)))

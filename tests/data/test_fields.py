@@ -75,7 +75,7 @@ def test_reversed_and_transposed_arrays_are_read_by_value():
     assert fields.digest == Fields(x.copy(), u.copy()).digest
 
 
-def test_no_values_and_no_answers():
+def test_no_values_and_no_outputs():
     ragged = Fields([np.zeros((1, 2)), np.eye(2)])
     assert ragged.spec == Spec(2, 0, 0)
     assert [s.u.shape for s in ragged] == [(1, 0), (2, 0)]

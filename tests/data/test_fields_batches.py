@@ -50,7 +50,7 @@ def test_uniform_batches_have_no_mask_and_shared_points_one_row():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_answers_at_the_observed_points_share_their_tensor(kind):
+def test_outputs_at_the_observed_points_share_their_tensor(kind):
     given, _ = parts_of(kind)
     same = Fields(given["x"], given["u"], y=given["u"])
     assert same.same_points

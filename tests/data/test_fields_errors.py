@@ -112,7 +112,7 @@ def test_no_points():
 
 
 @pytest.mark.parametrize("query", [np.ones((0, 1)), [np.ones((0, 1)), np.ones((2, 1))]])
-def test_no_query_points_without_answers(query):
+def test_no_query_points_without_outputs(query):
     with pytest.raises(ValueError, match="x_query, sample 0 has no points"):
         Fields(np.ones((2, 1, 1)), x_query=query)
 
@@ -148,7 +148,7 @@ def test_one_position_with_two_values(kind, of):
     assert len(Fields(**given)) == 2, "an identical repeat contradicts nothing"
 
 
-def test_one_position_with_two_answers_at_the_observed_points():
+def test_one_position_with_two_outputs_at_the_observed_points():
     x = np.array([[0.0], [0.0]])
     with pytest.raises(ValueError, match="different y"):
         Fields(x, np.ones((1, 2, 1)), y=np.array([[[1.0], [2.0]]]))

@@ -149,7 +149,7 @@ def test_models_read_single_precision(dtype):
     np.testing.assert_allclose(batch.y, (u[[0, 2]] - u.mean((0, 1))) / u.std((0, 1)), atol=1e-5)
 
 
-def test_answers_are_needed():
+def test_outputs_are_needed():
     with pytest.raises(ValueError, match="no outputs y"):
         Normalizers.fit(Fields(np.eye(2)))
 

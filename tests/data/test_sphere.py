@@ -41,10 +41,10 @@ def test_kriging_does_not_see_the_date_line() -> None:
     u = torch.tensor([1.0, 3.0, 0.0, 2.0])[None, :, None]
     moved = (x - torch.tensor([0.0, 360.0]), x)
     at = torch.tensor([[11.0, 0.0]])
-    answers = [
+    predictions = [
         krige(scale.distance_features(v)[None], u, scale.distance_features(at)[None]) for v in moved
     ]
-    assert torch.allclose(*answers, atol=1e-5)
+    assert torch.allclose(*predictions, atol=1e-5)
 
 
 def test_weights_are_areas_and_stay_in_the_file(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_lazy_data_are_saved_and_concatenated_like_others(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_values_no_answers_same_points(tmp_path, kind):
+def test_no_values_no_outputs_same_points(tmp_path, kind):
     whole = make(kind)
     for fields in (
         Fields(whole.x),

@@ -264,7 +264,7 @@ def test_npz_has_the_arrays_and_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".vtu", ".nc", ".csv", ".npz", ".h5"])
-def test_further_values_stand_beside_the_answers(suffix: str, tmp_path: Path) -> None:
+def test_further_values_stand_beside_the_outputs(suffix: str, tmp_path: Path) -> None:
     path, low = tmp_path / f"a{suffix}", np.arange(20.0)
     lno.write(path, plate(samples=3), {"low": np.stack((low, low + 1, low + 2))}, sample=1)
     if suffix == ".vtu":

@@ -22,7 +22,7 @@ def clouds(samples: int = 12, parameters: bool = False, provenance: dict | None 
 
 
 def sensors(samples: int = 12) -> Fields:
-    """Clouds of sensors, and answers at other points, both different in every sample."""
+    """Clouds of sensors, and outputs at other points, both different in every sample."""
     random = np.random.default_rng(0)
     x, q = ([random.uniform(size=(n, 2)) for n in random.integers(9, 15, samples)] for _ in "xq")
     u, y = ([np.sin(points[:, :1]) for points in where] for where in (x, q))

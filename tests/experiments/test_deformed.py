@@ -85,7 +85,7 @@ def test_transolvers_published_presets(
 @pytest.mark.parametrize("model", ["lno", "transolver"])
 def test_presets_fit_the_data(problem: str, model: str) -> None:
     chosen, data = preset(problem, "paper", model), deformed.MAKE[problem](2)
-    task = Snapshots(TIMES) if chosen.task.gives_time else chosen.task
+    task = Snapshots(TIMES) if chosen.task.time_as_input else chosen.task
     small = replace(chosen.config, width=16, heads=2)
     spec = model_spec(data, Normalizers.fit(data), task)
     build_model(model, small, spec)
@@ -95,7 +95,7 @@ def test_presets_fit_the_data(problem: str, model: str) -> None:
         "pipe": Spec(2, 2, 1, (17, 9)),
         "plasticity": Spec(3, 1, 4, (11, 5, 4)),
     }[problem]
-    read = Spec(2, 2, 4, (11, 5)) if task.gives_time else expected
+    read = Spec(2, 2, 4, (11, 5)) if task.time_as_input else expected
     assert spec == read
 
 

@@ -114,8 +114,8 @@ def test_interpolation_is_the_same_in_several_processes(
     several = by_rbf([seen] * 8)
     assert len(several) == 8
     for alone in by_rbf([seen]):
-        for answer in several:
-            assert torch.equal(answer, alone)
+        for together in several:
+            assert torch.equal(together, alone)
 
 
 def fake(

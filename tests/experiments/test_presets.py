@@ -53,7 +53,7 @@ def test_general_presets_ask_for_nothing_that_a_model_cannot_do(problem: str, mo
     cls, config = MODELS[model]
     for name in presets.GENERAL_RECIPES:
         chosen = general_preset(problem, name, model)
-        able = cls.answers_anywhere and not cls.queries_interact
+        able = cls.predicts_anywhere and not cls.queries_interact
         assert able or chosen.recipe.queries is None
         assert chosen.recipe.gradient == 0
         assert chosen.config is None or isinstance(chosen.config, config)

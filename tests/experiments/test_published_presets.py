@@ -20,7 +20,7 @@ from lno.training.samples import Samples
 from lno.training.state import Training
 from lno.training.step import Step
 
-# What the published code reads: coordinates, values (and time), answers, grid.
+# What the published code reads: coordinates, values (and time), outputs, grid.
 READ = {
     "darcy": Spec(2, 1, 1, (85, 85)),
     "ns2d": Spec(2, 10, 1, (64, 64)),

@@ -81,7 +81,7 @@ def test_every_model_takes_the_data_or_names_one_that_does(
 def test_lno_takes_all_of_them() -> None:
     """So that an error above always has a way out."""
     cls, _ = MODELS["lno"]
-    assert cls.answers_anywhere and not cls.needs_grid and not cls.queries_interact
+    assert cls.predicts_anywhere and not cls.needs_grid and not cls.queries_interact
 
 
 def test_a_file_of_a_problem_is_trained_like_the_problem(

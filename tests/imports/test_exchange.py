@@ -49,7 +49,7 @@ def test_ragged_samples_are_padded_with_nan() -> None:
     assert same(Fields.from_xarray(data, positions="r", outputs="p"), fields)
 
 
-def test_observations_and_answers_at_different_points() -> None:
+def test_observations_and_outputs_at_different_points() -> None:
     x, q = np.zeros((2, 1)), np.ones((3, 1))
     fields = Fields(x, np.zeros((S, 2, 1)), q, np.ones((S, 3, 1)), names={"u": ["p"], "y": ["p"]})
     data = fields.to_xarray()

@@ -26,7 +26,7 @@ def with_prior(x: Tensor, u: Tensor, q: Tensor, at_x: Tensor, at_q: Tensor, **ke
     return ConditionedModels(x, u, q, at_x[None], at_q[None], **keys).mean[0]
 
 
-def test_the_answer_passes_through_the_observations() -> None:
+def test_the_prediction_passes_through_the_observations() -> None:
     for n in (1, 2, 3, 40, 300):
         x, u = draw(2, n, 2), draw(2, n, 3, seed=1)
         assert torch.allclose(krige(x, u, x), u, atol=1e-4)
@@ -90,7 +90,7 @@ def test_a_prior_mean_counts_for_what_it_helps() -> None:
     helped, misled = (with_prior(x, u, q, *model) for model in (good, bad))
     assert (helped - truth).abs().mean() < 0.1 * (alone - truth).abs().mean()
     assert (misled - truth).abs().mean() < 1.05 * (alone - truth).abs().mean()
-    for at_x, _ in (good, bad):  # the answer passes through the values all the same
+    for at_x, _ in (good, bad):  # the prediction passes through the values all the same
         assert torch.allclose(with_prior(x, u, x, at_x, at_x), u, atol=1e-3)
     # Each sample on its own; and a prior mean of zero is kriging alone.
     mixed = [torch.cat((b[:1], g[1:])) for b, g in zip(bad, good, strict=True)]
@@ -370,5 +370,5 @@ def test_noise_of_the_observations_is_not_held_against_a_prior_mean(noise: float
     u = wave(x) + noise * torch.from_numpy(np.random.default_rng(2).standard_normal((1, 300, 1)))
     alone = krige(x, u, q, noise=noise)
     guided = with_prior(x, u, q, wave(x), wave(q), noise=noise)
-    errors = [(answer - wave(q)).abs().mean() for answer in (alone, guided)]
+    errors = [(predicted - wave(q)).abs().mean() for predicted in (alone, guided)]
     assert errors[1] < 0.45 * errors[0]

@@ -51,6 +51,6 @@ class Layers:
 def each_sample(
     by_hand: Callable[..., np.ndarray], model: torch.nn.Module, *batch: torch.Tensor
 ) -> torch.Tensor:
-    """The answers of `by_hand`, which takes one sample, to a whole batch."""
+    """The outputs of `by_hand`, which takes one sample, for a whole batch."""
     samples = zip(*(v.numpy() for v in batch), strict=True)
     return torch.from_numpy(np.stack([by_hand(model, *sample) for sample in samples]))

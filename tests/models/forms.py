@@ -86,7 +86,7 @@ class Form:
         mask: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Predictions at x_query or, if the model cannot make them, at x."""
-        return model(x, u, x_query if self.can("answers_anywhere") else x, mask)
+        return model(x, u, x_query if self.can("predicts_anywhere") else x, mask)
 
 
 FORMS = {

@@ -84,10 +84,10 @@ def test_each_form_is_its_formula(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_forms_differ() -> None:
-    answers = [build(name)(tokens(100)) for name in ATTENTIONS]
-    assert len(answers) == 4
-    for k, one in enumerate(answers):
-        assert all(not close(one, other, 1e-3) for other in answers[:k])
+    outputs = [build(name)(tokens(100)) for name in ATTENTIONS]
+    assert len(outputs) == 4
+    for k, one in enumerate(outputs):
+        assert all(not close(one, other, 1e-3) for other in outputs[:k])
 
 
 @EVERY_FORM

@@ -139,7 +139,7 @@ class ToyConfig(ModelConfig):
 class Toy(Model):
     """A linear map of all values on one grid, for tests: no model here is so limited."""
 
-    answers_anywhere = takes_other_grids = False
+    predicts_anywhere = takes_other_grids = False
     needs_grid = True
     config: ToyConfig
 

@@ -30,7 +30,7 @@ def test_no_form_looks_at_values(form: Form, masked: bool) -> None:
     model, mode = initial(shallow(form.config)).train(), FakeTensorMode()
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     state = {name: mode.from_tensor(value) for name, value in own.items()}
-    given, elsewhere = (*inputs(), mask_of_lengths(60, 41)), form.can("answers_anywhere")
+    given, elsewhere = (*inputs(), mask_of_lengths(60, 41)), form.can("predicts_anywhere")
     with mode, torch.autocast("cpu", torch.bfloat16):
         x, u, x_query, mask = map(mode.from_tensor, given)
         arguments = (x, u, x_query if elsewhere else x, mask if masked else None)

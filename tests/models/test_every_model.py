@@ -56,12 +56,12 @@ def test_the_order_of_observations_does_not_matter(form: Form, masked: bool) -> 
     mixed_mask = None if mask is None else mask[:, order]
     mixed = form.ask(model, x[:, order], u[:, order], q, mixed_mask)
     expected = form.ask(model, x, u, q, mask)
-    if not form.can("answers_anywhere"):  # then predictions come in the order of observations
+    if not form.can("predicts_anywhere"):  # then predictions come in the order of observations
         expected = expected[:, order]
     assert close(mixed, expected, 1e-5)
 
 
-@every_form(answers_anywhere=True)
+@every_form(predicts_anywhere=True)
 def test_predictions_come_in_the_order_of_queries(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     order = torch.randperm(40, generator=torch.Generator().manual_seed(2))
@@ -74,7 +74,7 @@ def test_queries_influence_each_other(form: Form) -> None:
     assert not close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-3)
 
 
-@every_form(answers_anywhere=True, queries_interact=False)
+@every_form(predicts_anywhere=True, queries_interact=False)
 def test_queries_do_not_influence_each_other(form: Form) -> None:
     model, (x, u, q) = build(form.config), inputs()
     assert close(model(x, u, q[:, 5:9]), model(x, u, q)[:, 5:9], 1e-5)
@@ -139,7 +139,7 @@ def test_masked_observations_influence_neither_values_nor_gradients(form: Form) 
         changed_x = torch.where(mask[..., None], x, scale * x).requires_grad_()
         changed_u = torch.where(mask[..., None], u, scale * u).requires_grad_()
         y = form.ask(model, changed_x, changed_u, q, mask)
-        if not form.can("answers_anywhere"):  # then padding has predictions as well, of no use
+        if not form.can("predicts_anywhere"):  # then padding has predictions as well, of no use
             y = y[mask]
         results.append(value_and_gradient(model, y))
         assert not bool(changed_x.grad[~mask].any()) and not bool(changed_u.grad[~mask].any())
@@ -171,7 +171,7 @@ def test_passing_x_as_x_query_changes_nothing_but_the_work(form: Form) -> None:
 def test_positions_alone_are_enough(form: Form) -> None:
     model, (x, u, q) = build(form.config, in_channels=0), inputs(i=0, b=3)
     own, shared = form.ask(model, x, u, q), form.ask(model, x[:1], u, q[:1])
-    assert own.shape == shared.shape == (3, 40 if form.can("answers_anywhere") else 60, 3)
+    assert own.shape == shared.shape == (3, 40 if form.can("predicts_anywhere") else 60, 3)
     # Without values, samples at the same positions have the same prediction.
     assert close(shared[2], own[0], 1e-5)
 

@@ -256,13 +256,13 @@ def test_published_weights_of_clouds_that_do_not_fit_are_refused() -> None:
         from_reference("ffno", weights, {"args": fewer})
 
 
-def test_on_clouds_it_answers_anywhere_and_on_grids_it_does_not() -> None:
+def test_on_clouds_it_predicts_anywhere_and_on_grids_it_does_not() -> None:
     cloud, grid = build(FFNO_CLOUD), build(SMALL)
     x, u, q = inputs()
-    assert cloud.answers_anywhere and not cloud.needs_grid and cloud(x, u, q).shape == (2, 40, 3)
+    assert cloud.predicts_anywhere and not cloud.needs_grid and cloud(x, u, q).shape == (2, 40, 3)
     both = cloud(x, u, torch.cat((x, q), dim=1))
     assert close(both, torch.cat((cloud(x, u, x), cloud(x, u, q)), dim=1), 1e-5)
-    assert not grid.answers_anywhere and grid.needs_grid
+    assert not grid.predicts_anywhere and grid.needs_grid
     with pytest.raises(ValueError, match="FFNO predicts at the observed points only"):
         grid(x, u, q)
     elsewhere = Demand(grid.spec, elsewhere=True)

@@ -51,13 +51,13 @@ def test_on_grids_zeros_are_appended() -> None:
         assert close(model(x, shifted, x), expected, 1e-5) == (padding == 0)
 
 
-def test_on_clouds_it_answers_anywhere_and_on_grids_it_does_not() -> None:
+def test_on_clouds_it_predicts_anywhere_and_on_grids_it_does_not() -> None:
     cloud, grid = build(GEOFNO_CLOUD), build(GEOFNO_GRID)
     x, u, q = inputs()
-    assert cloud.answers_anywhere and not cloud.needs_grid and cloud(x, u, q).shape == (2, 40, 3)
+    assert cloud.predicts_anywhere and not cloud.needs_grid and cloud(x, u, q).shape == (2, 40, 3)
     both = cloud(x, u, torch.cat((x, q), dim=1))
     assert close(both, torch.cat((cloud(x, u, x), cloud(x, u, q)), dim=1), 1e-5)
-    assert not grid.answers_anywhere and grid.needs_grid
+    assert not grid.predicts_anywhere and grid.needs_grid
     with pytest.raises(ValueError, match="GeoFNO predicts at the observed points only"):
         grid(x, u, q)
     elsewhere = Demand(grid.spec, elsewhere=True)

@@ -101,7 +101,7 @@ def test_queries_and_keys_without_common_features_give_no_nan() -> None:
 
 @FORMS
 def test_queries_influence_each_other(config: GNOTConfig) -> None:
-    """As published: among other queries the same one has another answer."""
+    """As published: among other queries the same one has another prediction."""
     model, (x, u, q) = build(config), inputs()
     assert not close(model(x, u, q[:, :5]), model(x, u, q)[:, :5], 1e-3)
     # By their mean alone: each query twice changes nothing.

@@ -53,7 +53,7 @@ def test_decoding_without_the_values_it_needs_is_an_error() -> None:
         model.encode_parts(list)
 
 
-def test_answers_near_an_observed_point_are_near_those_at_it() -> None:
+def test_predictions_near_an_observed_point_are_near_those_at_it() -> None:
     """Values at queries are interpolated continuously, also from one observation to the next."""
     model, (x, u, _) = build(PLUS, torch.float64), inputs(n=20, dtype=torch.float64)
     a, b = x[:, 0], x[:, 1]
@@ -246,7 +246,7 @@ def test_predictions_of_many_points_equal_those_of_few(
     assert np.abs(op.predict(grid, u[0]) - at_x).max() < 1e-5 * scale
 
 
-def test_defaults_depend_on_where_answers_are_wanted() -> None:
+def test_defaults_depend_on_where_predictions_are_wanted() -> None:
     x, q = np.random.default_rng(0).uniform(size=(2, 6, 20, 1))
     same = Fields(x, u=x, y=x)
     other = Fields(x, u=x, x_query=q, y=q)

@@ -47,7 +47,7 @@ def inputs_of(file: Any, part: str = "input") -> Inputs:
     }
     if "propagate_pos" in given:  # OFormer: values come before positions
         return given["input_pos"], given["x"][..., :-2], given["propagate_pos"]
-    if "x_out" in given:  # Geo-FNO: reads positions alone, answers at others
+    if "x_out" in given:  # Geo-FNO: reads positions alone, predicts at others
         return given["u"], given["u"][..., :0], given["x_out"]
     x = given["x"]
     if x.ndim == 4 and x.shape[-1] == 3:  # F-FNO on grids: a value, then two coordinates

@@ -60,13 +60,13 @@ def test_latent_weights_sum_to_one(config: object, masked: bool) -> None:
     """Over the observations that are real, and over the latent positions."""
     model, (x, u, q) = build(config, torch.float64), inputs(dtype=torch.float64)
     mask = mask_of_lengths(60, 23) if masked else None
-    places = q if model.answers_anywhere else x
+    places = q if model.predicts_anywhere else x
     read, write = model.latent_weights(x, u, places, mask)
     assert read.shape == (2, 60, 16) and write.shape == (2, places.shape[1], 16)
     torch.testing.assert_close(read.sum(1), torch.ones(2, 16, dtype=torch.float64))
     if masked:
         assert not read[1, 23:].any()
-    if model.answers_anywhere or not masked:
+    if model.predicts_anywhere or not masked:
         ones = torch.ones(write.shape[:2], dtype=torch.float64)
         torch.testing.assert_close(write.sum(2), ones)
 

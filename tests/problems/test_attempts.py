@@ -20,7 +20,7 @@ from lno.problems.make import identity, make, make_file
 
 
 def expected(problem: Stiff, seed: int, index: int) -> tuple[float, float, bool, int]:
-    """Input, answer, whether it was solved safely, and the attempt, found one by one."""
+    """Input, solution, whether it was solved safely, and the attempt, found one by one."""
     for attempt in range(ATTEMPTS + 1):
         entropy = [seed, index, attempt] if attempt else [seed, index]
         [v] = np.random.default_rng(entropy).uniform(0, 1, 1)
@@ -111,7 +111,7 @@ def test_samples_that_never_converge_are_named_and_those_before_are_kept(tmp_pat
     make(Stuck(), 5, seed=1, first=24)
 
 
-def test_a_solver_must_answer_for_every_input() -> None:
+def test_a_solver_must_return_something_for_every_input() -> None:
     @dataclass(frozen=True)
     class Short(Stiff):
         def solve(

@@ -1,4 +1,4 @@
-"""Random fields against their theory, solvers against exact answers, grids, symmetry groups."""
+"""Random fields against their theory, solvers against exact solutions, grids, symmetry groups."""
 
 from itertools import product
 
@@ -56,7 +56,7 @@ def test_the_inverse_laplacian_inverts_the_five_point_laplacian():
 
 
 def test_a_sample_that_has_converged_does_not_change_while_others_go_on():
-    # Diagonal systems: with m distinct values on the diagonal, m steps give the exact answer.
+    # Diagonal systems: with m distinct values on the diagonal, m steps give the exact solution.
     few = torch.linspace(1, 2, 2, dtype=torch.float64).repeat(32).reshape(1, 8, 8)
     many = torch.linspace(1, 50, 40, dtype=torch.float64).repeat(2)[:64].reshape(1, 8, 8)
     diagonal, b = torch.cat([few, many]), torch.ones(2, 8, 8, dtype=torch.float64)

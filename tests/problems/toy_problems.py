@@ -34,7 +34,7 @@ class Fan(Problem):
         return random.uniform(0.5, 1.0, 2 + random.integers(5, 11))
 
     def solve(self, inputs: list[np.ndarray], device: torch.device) -> Sequence[np.ndarray | None]:
-        """The answer at the centre and on the rim."""
+        """The solution at the centre and on the rim."""
         radii = [np.append(0, drawn[2:]) for drawn in inputs]
         pairs = zip(inputs, radii, strict=True)
         return [drawn[0] * r**2 / self.stiffness + drawn[1] for drawn, r in pairs]
@@ -75,7 +75,7 @@ class Stiff(Problem):
     """A toy whose solver fails: v ~ U(0, 1) decides how.
 
     Below `easy` it converges. Up to `hard` it gives nothing or NaN, and converges safely with
-    another answer. Above `hard` it never converges.
+    another solution. Above `hard` it never converges.
     """
 
     easy: float = 0.5

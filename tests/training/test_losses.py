@@ -64,7 +64,7 @@ def test_signs_change_physical_values_not_encoded_ones() -> None:
     assert len(images(flow_symmetries(8), data)) > 16
 
 
-def test_what_is_observed_moves_with_the_answers() -> None:
+def test_what_is_observed_moves_with_the_outputs() -> None:
     """A propagator observes a part of the field: both belong to one and the same image."""
     data = make(Burgers(grid=32), 3, seed=0)
     task, window = Propagation(Window("t", 0.25, 0.75)), slice(8, 24)
@@ -155,7 +155,7 @@ def test_symmetries_need_a_grid_of_two_axes_or_a_cloud(darcy: Fields) -> None:
     with pytest.raises(ValueError, match="grids of two axes"):
         Operator.fit(line, **keys)
     apart = Fields(darcy.x, darcy.u, np.asarray(darcy.x) / 2, darcy.y, grid=darcy.grid)
-    with pytest.raises(ValueError, match="at points where answers are given"):
+    with pytest.raises(ValueError, match="at points where outputs are given"):
         Operator.fit(apart, **keys)
 
 

@@ -145,14 +145,14 @@ def test_weights_in_half_precision_take_half_the_space(line_fields: Fields, tmp_
     config = {**SMALL, "width": 128}
     keys = {"epochs": 2, "config": config, "progress": False, "device": "cpu", "members": 2}
     ensemble = Operator.fit(line_fields, **keys)
-    sizes, answers = [], []
+    sizes, predictions = [], []
     for half in (False, True):
         path = tmp_path / f"{half}.safetensors"
         ensemble.save(path, half=half)
         sizes.append(path.stat().st_size)
         loaded = Operator.load(path, device="cpu")
         assert next(loaded.model.parameters()).dtype == torch.float32
-        answers.append(loaded.predict(line_fields))
+        predictions.append(loaded.predict(line_fields))
     assert sizes[1] < 0.55 * sizes[0]
     with pytest.raises(IndexError, match="no member 2: this operator has 2, from 0 on"):
         ensemble.member(2)
@@ -160,4 +160,4 @@ def test_weights_in_half_precision_take_half_the_space(line_fields: Fields, tmp_
         next(ensemble.member(1).model.parameters()).fill_(1e6)
     with pytest.raises(ValueError, match="too large for float16"):
         ensemble.save(tmp_path / "large.safetensors", half=True)
-    assert np.abs(answers[1] - answers[0]).max() < 2e-3 * np.abs(answers[0]).max()
+    assert np.abs(predictions[1] - predictions[0]).max() < 2e-3 * np.abs(predictions[0]).max()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lno import Fields, Operator, Recipe, Steady
-from lno.tasks.steady import without_points
+from lno.tasks.task import without_points
 
 
 def grid_fields(samples: int = 6) -> Fields:

@@ -12,7 +12,7 @@ from small_runs import fit as small_fit
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.data.symmetry import square
 from lno.models import build_model
-from lno.tasks import Steady
+from lno.tasks import Steady, Task
 from lno.training import budget
 from lno.training import samples as holding
 from lno.training import step as steps
@@ -174,7 +174,7 @@ def test_the_last_batch_of_an_epoch_may_be_smaller(line_fields: Fields) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("task", [Steady(), Completion(RandomRatio(0.1, 0.5))])
-def test_steps_never_wait_for_the_device(task: Steady) -> None:
+def test_steps_never_wait_for_the_device(task: Task) -> None:
     side = np.linspace(0, 1, 8)
     x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(64, 2)
     values = np.random.default_rng(0).normal(size=(2, 12, 64, 1))

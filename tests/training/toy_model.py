@@ -34,7 +34,7 @@ class ToyConfig(ModelConfig):
 
 
 class Toy(Model):
-    answers_anywhere = False
+    predicts_anywhere = False
     needs_grid = True
     keeps_statistics = True
     config: ToyConfig

@@ -19,7 +19,7 @@ def darcy() -> Trained:
 
 @pytest.fixture(scope="session")
 def line() -> Trained:
-    """Samples with a parameter on a line, and two channels of very different size as answers."""
+    """Samples with a parameter on a line, and two channels of very different size as outputs."""
     return train(*lines(240).split(120, 60, 60), epochs=8)
 
 

@@ -31,7 +31,7 @@ def train(
 
 
 def lines(samples: int, seed: int = 0) -> Fields:
-    """u = a sin(x + b) at 20 points; answers b · its derivative, and 1000 times its square."""
+    """u = a sin(x + b) at 20 points; outputs b · its derivative, and 1000 times its square."""
     random = np.random.default_rng(seed)
     x = np.linspace(0, 3, 20)[:, None]
     a, b = random.uniform(0.5, 2, (2, samples, 1, 1))
@@ -41,7 +41,7 @@ def lines(samples: int, seed: int = 0) -> Fields:
 
 
 def clouds(samples: int, seed: int = 0) -> Fields:
-    """Ellipses filled with 150 to 250 random points; the answer is the distance from the centre."""
+    """Ellipses filled with 150 to 250 random points; the output is the distance from the centre."""
     random = np.random.default_rng(seed)
     x, y = [], []
     for _ in range(samples):

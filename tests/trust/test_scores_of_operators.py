@@ -46,7 +46,7 @@ def test_each_departure_is_flagged_by_its_score(line: Trained) -> None:
             return flagged(op.distribution(x, u, parameters=b, **keys))
 
     assert not found()
-    assert not found(x_query=x[:2])  # the answer may be wanted anywhere inside
+    assert not found(x_query=x[:2])  # query points may lie anywhere inside
     assert "inputs" in found(u=1000 * u)
     assert "latent" in found(u=1000 * u)
     assert "inputs" in found(u=np.full_like(u, u.mean() + 5))

@@ -61,7 +61,7 @@ class Result:
 
 
 def of_fields(data: Fields) -> Result:
-    """The answers of data."""
+    """The outputs of data."""
     if data.y is None:
         raise ValueError("nothing to write: the data have no outputs y, and no values were passed")
     x, y = (_stacked(column, len(data)) for column in (data.x_query, data.y))

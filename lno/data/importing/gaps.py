@@ -133,7 +133,7 @@ def _there(piece: Piece) -> list[np.ndarray]:
 
 
 def _require_inputs(piece: Piece) -> None:
-    """Raise where an input, a weight or a background is NaN at a point that has an answer."""
+    """Raise where an input, a weight or a background is NaN at a point that has an output."""
     for key, role in (("u", "inputs"), ("background", "background"), ("weights", "weights")):
         column = piece.columns.get(key)
         if column is None:

@@ -236,7 +236,7 @@ def _guess_problem(source: Source, roles: Roles, layout: Layout) -> Roles:
     outputs = _first(free, OUTPUTS)
     inputs = _first([n for n in free if n != outputs], INPUTS)
     if outputs is None and inputs is not None and len(free) == 2:
-        # a → u: the other one of two is the answer.
+        # a → u: the other one of two is the output.
         outputs = next(n for n in free if n != inputs)
         if inputs.lower() == "u":
             inputs, outputs = outputs, inputs

@@ -79,15 +79,15 @@ def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def duplicate_findings(fields: Fields, split: tuple[int, int]) -> list[Finding]:
-    """Equal samples, and samples with equal inputs and different answers."""
+    """Equal samples, and samples with equal inputs and different outputs."""
     train, test = split
     whole, given = defaultdict(list), defaultdict(list)
     nothing = columns.channels(fields.u) == 0 and fields.parameters is None
     for k, sample in enumerate(fields):
         inputs = _hash(fields, sample)
-        answers = b"" if sample.y is None else np.ascontiguousarray(sample.y).tobytes()
+        outputs = b"" if sample.y is None else np.ascontiguousarray(sample.y).tobytes()
         given[inputs].append(k)
-        whole[inputs + hashlib.sha256(answers).digest()].append(k)
+        whole[inputs + hashlib.sha256(outputs).digest()].append(k)
     found = []
     equal = [group for group in whole.values() if len(group) > 1]
     across = [k for g in equal for k in g if train <= k < train + test and g[0] < train]

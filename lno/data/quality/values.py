@@ -111,7 +111,7 @@ def input_findings(fields: Fields) -> list[Finding]:
         found.append(
             Finding(
                 "error",
-                f"inputs are at one point in all {len(fields)} samples: the answer could not "
+                f"inputs are at one point in all {len(fields)} samples: a prediction could not "
                 "depend on the position",
                 "They are numbers of a whole sample: import them with --parameters",
             )
