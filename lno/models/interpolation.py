@@ -1,10 +1,17 @@
-"""Values at other points, interpolated by inverse distances (Shepard, 1968).
+"""Values at other points, interpolated linearly from the observations around them.
 
-    u(x_query) = Σₙ wₙ uₙ / Σₙ wₙ,    wₙ = |x_query − xₙ|^−p
+At each query point, a linear function with the slope g is fitted to the observed values. What it
+leaves is interpolated by inverse distances (Shepard, 1968):
 
-A large power p makes it local, and it stays continuous. At an observed point the result is the
-value observed there. As the weights are a softmax of −p log |x_query − xₙ|, observing every point
-twice changes nothing, and padding can be masked as in any attention.
+    u(x_query) = Σₙ wₙ [uₙ + g · (x_query − xₙ)] / Σₙ wₙ,    wₙ = rₙ^−p,    rₙ = |x_query − xₙ|
+
+The fit is by least squares with weights (rₙ² + ρ²)^−p/2, where ρ is the distance to the nearest
+observations behind the very nearest. The large power p makes all of this local. At an observed
+point the result is the value observed there, and linear functions are reproduced. Results are
+limited to the range of the observed values, so nothing grows far from all observations.
+
+All weights are a softmax of scores, so observing every point twice changes nothing, and padding can
+be masked as in any attention.
 """
 
 from __future__ import annotations
@@ -17,10 +24,12 @@ from torch import Tensor
 
 from lno.models.streamed import adjusted_scores, slices
 
-POWER = 8.0
+POWER = 10.0
 SAME = 1e-12  # added to squared distances: points closer than its square root are the same
-NEIGHBOURS = 8  # of a query; where points are spread evenly, the rest is below rounding errors
-PAIRS = 2**24  # of a query and an observation, computed at once
+RIDGE = 1e-3  # of the slope, relative to the variance of positions: they may lie on a line or plane
+TINY = 1e-30  # added to what may be zero over zero
+NEIGHBOURS = 24  # of a query, of many observations; all others together hardly count
+PAIRS = 2**23  # of a query and an observation, computed at once
 
 
 def interpolate(
@@ -44,16 +53,85 @@ def interpolate(
     >>> interpolate(x, u, torch.tensor([[[0.0], [0.5], [1.0]]])).flatten()
     tensor([3., 4., 5.])
     """
-
-    def at(some: Float[Tensor, "#b p d"]) -> Float[Tensor, "b p i"]:
-        square = squared_distances(x, some)
-        scores = adjusted_scores(-0.5 * POWER * torch.log(square + SAME), mask, weights)
-        return torch.matmul(torch.softmax(scores, dim=1).mT, u.to(scores.dtype))
-
     if torch.compiler.is_exporting():  # a graph for any number of points has no loop over parts
-        return at(x_query)
+        return _interpolated(x, u, x_query, mask, weights)
     size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
-    return torch.cat([at(x_query[:, part]) for part in slices(x_query.shape[1], size)], dim=1)
+    parts = slices(x_query.shape[1], size)
+    return torch.cat([_interpolated(x, u, x_query[:, p], mask, weights) for p in parts], dim=1)
+
+
+def _interpolated(
+    x: Float[Tensor, "#b n d"],
+    u: Float[Tensor, "b n i"],
+    x_query: Float[Tensor, "#b q d"],
+    mask: Bool[Tensor, "b n"] | None,
+    weights: Float[Tensor, "#b n"] | None,
+) -> Float[Tensor, "b q i"]:
+    """`interpolate` for all queries at once."""
+    away = _differences(x, x_query)
+    square = torch.stack([a.square() for a in away]).sum(dim=0) + SAME
+    least = torch.finfo(square.dtype).min
+    real = mask if weights is None else (weights > 0) & (True if mask is None else mask)
+    low, high, nearest = u, u, square
+    if real is not None:
+        low, high = (u.masked_fill(~real[..., None], v) for v in (torch.inf, -torch.inf))
+        nearest = square.masked_fill(~real[..., None], torch.inf)
+    low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+
+    def softmax(scores: Float[Tensor, "#b n q"]) -> Float[Tensor, "#b n q"]:
+        return torch.softmax(adjusted_scores(scores, mask, weights), dim=1)
+
+    def by_distance(square: Float[Tensor, "#b n q"]) -> Float[Tensor, "#b n q"]:
+        return -0.5 * POWER * torch.log(square)
+
+    # ρ², a harmonic mean to which the nearest observation does not contribute.
+    behind = square - nearest.amin(dim=1, keepdim=True)
+    without = torch.where(behind > 0, behind.clamp(min=TINY).log(), least)
+    radius = 1 / (softmax(by_distance(square) + without) / square).sum(dim=1, keepdim=True)
+    shift = (low + high) / 2  # products of large values would cancel
+    u = (u - shift).to(square.dtype)
+    slope = _slope(away, u, softmax(by_distance(square + radius)))
+    w = softmax(by_distance(square))
+    offset = torch.stack([(w * a).sum(dim=1) for a in away], dim=-1)[..., None, :]
+    values = torch.matmul(w.mT, u) - torch.matmul(offset, slope).squeeze(-2)
+    return (values + shift).clamp(low, high)
+
+
+def _slope(
+    away: list[Float[Tensor, "#b n q"]], u: Float[Tensor, "b n i"], w: Float[Tensor, "#b n q"]
+) -> Float[Tensor, "b q d i"]:
+    """The slopes of linear functions, fitted by least squares.
+
+    Args:
+        away: each coordinate of the observations relative to the queries.
+        u: the observed values.
+        w: their weights, normalised.
+    """
+    weighted = [w * a for a in away]
+    x = torch.stack([a.sum(dim=1) for a in weighted], dim=-1)
+    rows = [torch.stack([(a * b).sum(dim=1) for b in away], dim=-1) for a in weighted]
+    spread = torch.stack(rows, dim=-2) - x[..., :, None] * x[..., None, :]
+    mixed = torch.stack([torch.matmul(a.mT, u) for a in weighted], dim=-2)
+    mixed = mixed - x[..., None] * torch.matmul(w.mT, u)[..., None, :]
+    total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] + TINY
+    ridge = RIDGE * torch.eye(len(away), dtype=w.dtype, device=w.device)
+    return _solve(spread / total + ridge, mixed / total)
+
+
+def _solve(a: Float[Tensor, "#b q d d"], b: Float[Tensor, "b q d i"]) -> Float[Tensor, "b q d i"]:
+    """a⁻¹ b of small positive definite matrices, by d steps of conjugate gradients.
+
+    In exact arithmetic d steps suffice. Unlike factorisations, they can be exported to ONNX.
+    """
+    y, r, p = torch.zeros_like(b), b, b
+    norm = r.square().sum(-2, keepdim=True)
+    for _ in range(a.shape[-1]):
+        ap = torch.matmul(a, p)
+        step = norm / ((p * ap).sum(-2, keepdim=True) + TINY)
+        y, r = y + step * p, r - step * ap
+        norm, before = r.square().sum(-2, keepdim=True), norm
+        p = r + norm / (before + TINY) * p
+    return y
 
 
 def squared_distances(
@@ -65,8 +143,15 @@ def squared_distances(
     tensor([[[1.],
              [4.]]])
     """
+    return torch.stack([a.square() for a in _differences(x, y)]).sum(dim=0)
+
+
+def _differences(
+    x: Float[Tensor, "#b n d"], y: Float[Tensor, "*#b m d"]
+) -> list[Float[Tensor, "#b n m"]]:
+    """Each coordinate of x − y."""
     pairs = zip(x.unbind(-1), y.unbind(-1), strict=True)
-    return torch.stack([(a[..., None] - b[..., None, :]).square() for a, b in pairs]).sum(dim=0)
+    return [a[..., None] - b[..., None, :] for a, b in pairs]
 
 
 class Interpolant:
@@ -83,16 +168,13 @@ class Interpolant:
         u: Float[np.ndarray, "n i"],
         weights: Float[np.ndarray, " n"] | None = None,
     ) -> None:
-        self.tree, self.u, self.weights = cKDTree(x), u, weights
+        self.tree, self.known = cKDTree(x), (x, u, weights)
         self.neighbours = [*range(1, 1 + min(NEIGHBOURS, len(x)))]
 
     def __call__(self, x_query: Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q i"]:
-        found = self.tree.query(x_query, self.neighbours, workers=-1)
-        distances, index = np.asarray(found[0]), found[1]
-        # Relative to the nearest: powers of small distances would overflow.
-        square = distances**2 + SAME
-        weights = (square[:, :1] / square) ** (0.5 * POWER)
-        if self.weights is not None:
-            weights *= self.weights[index]
-        weights /= weights.sum(axis=1, keepdims=True)
-        return np.einsum("qk,qki->qi", weights, self.u[index]).astype(self.u.dtype)
+        index = self.tree.query(x_query, self.neighbours, workers=-1)[1]
+        x, u, weights = (None if v is None else torch.from_numpy(v[index]) for v in self.known)
+        assert x is not None and u is not None
+        # Every query as a sample of its own, whose observations are its neighbours.
+        values = interpolate(x, u, torch.from_numpy(x_query)[:, None], weights=weights)
+        return values[:, 0].numpy()

@@ -205,6 +205,21 @@ def test_interpolation_is_exact_at_the_observations_and_within_their_range() -> 
     assert torch.equal(interpolate(x, torch.ones_like(u), q).round(decimals=12), torch.ones_like(y))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_linear_functions_are_interpolated_exactly(dtype: torch.dtype) -> None:
+    """Up to the ridge, also next to an observation and with values far from zero."""
+    axis = torch.linspace(-1, 1, 9, dtype=dtype)
+    x = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).view(1, 81, 2)
+    x = x + 0.05 * torch.rand(x.shape, generator=GENERATOR, dtype=dtype)
+    size = torch.rand(1, 81, generator=GENERATOR, dtype=dtype) + 0.5
+    mask = torch.rand(1, 81, generator=GENERATOR) < 0.9
+    q = 1.6 * torch.rand(1, 50, 2, generator=GENERATOR, dtype=dtype) - 0.8
+    close_by = x[:, 30:50] + 1e-3 * torch.randn(1, 20, 2, generator=GENERATOR, dtype=dtype)
+    for at in (q, close_by):
+        u, expected = (100 + v @ torch.tensor([[2.0], [-3.0]], dtype=dtype) for v in (x, at))
+        assert (interpolate(x, u, at, mask, size) - expected).abs().max() < 0.02
+
+
 def test_interpolation_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     x, u, q = inputs(n=40, q=30, dtype=torch.float64)
     whole = interpolate(x, u, q)
