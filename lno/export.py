@@ -76,8 +76,8 @@ class Graph(nn.Module):
         batch = Batch(x, values, where, parameters=parameters, weights=weights)
         ready = self.task.model_input(self.scale.encode(batch))
         models = cast("Iterable[Model]", self.models)
-        each = [self.scale.decode(apply_model(m, ready, self.weighted)) for m in models]
-        return each[0] if len(each) == 1 else torch.stack(each).mean(0)
+        each = [self.task.model_output(apply_model(m, ready, self.weighted), ready) for m in models]
+        return self.scale.decode(each[0] if len(each) == 1 else torch.stack(each).mean(0))
 
 
 def export_onnx(operator: Operator, path: str | Path) -> float:

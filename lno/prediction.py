@@ -278,17 +278,21 @@ def predictions_at(operator: Operator, model: Model, batch: Batch, *places: Tens
     chunk = max(1, CHUNK // b)
     if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
         asked = [_ready(operator, _asked_at(batch, place)) for place in places]
-        return [_whole(model, each, operator).float().cpu() for each in asked]
-    z = _encode(operator, model, batch)
-    values = _interpolants(operator, batch) if model.reads_query_values else []
+        return [_whole(model, each, operator).cpu() for each in asked]
+    z, task = _encode(operator, model, batch), operator.task
+    needed = model.reads_query_values or task.reads_query_values
+    values = _interpolants(operator, batch) if needed else []
     found = []
     for place in places:
         out = torch.empty(b, place.shape[1], len(operator.normalizers.y.mean))
         for part in slices(place.shape[1], chunk):
             some = _asked_at(batch.at_points(slice(0, 1)), place[:, part])
-            known = [_interpolated(some, operator.normalizers, values)] if values else []
-            inputs = [_ready(operator, each).inputs for each in known]
-            out[:, part] = model.decode(z, _ready(operator, some).x_query, *inputs).float().cpu()
+            if values:
+                some = _interpolated(some, operator.normalizers, values)
+            ready = _ready(operator, some)
+            known = [ready.inputs] if model.reads_query_values else []
+            decoded = model.decode(z, ready.x_query, *known).float()
+            out[:, part] = task.model_output(decoded, ready).cpu()
         found.append(out)
     return found
 
@@ -357,15 +361,15 @@ def _whole(model: Model, ready: Batch, operator: Operator) -> Tensor:
     Where a prediction depends on the other queries of a call, predictions are made in random sets
     of the size that the model was trained with.
     """
-    size, count = operator.query_set, ready.x_query.shape[1]
+    size, count, task = operator.query_set, ready.x_query.shape[1], operator.task
     if size is None or count <= size:
-        return apply_model(model, ready, operator.weighted)
+        return task.model_output(apply_model(model, ready, operator.weighted).float(), ready)
     order = torch.randperm(count, generator=torch.Generator().manual_seed(0))
     order = torch.cat((order, order))[: -(-count // size) * size].to(ready.x_query.device)
     out = ready.u.new_empty(len(ready), count, model.spec.out_channels)
     for chosen in order.split(size):
         out[:, chosen] = apply_model(model, ready.at_queries(chosen), operator.weighted).float()
-    return out
+    return task.model_output(out, ready)
 
 
 def background_at(batch: Batch, operator: Operator) -> Tensor:

@@ -146,11 +146,12 @@ def test_graphs_of_other_models_take_other_sizes(kind: str) -> None:
 # -- what a graph means, without the exporter ------------------------------------------------------
 
 
-def test_a_graph_of_a_rollout_is_one_step_of_the_mean_over_members() -> None:
+@pytest.mark.parametrize("increments", [False, True])
+def test_a_graph_of_a_rollout_is_one_step_of_the_mean_over_members(increments: bool) -> None:
     random = np.random.default_rng(2)
     channels = {"u": random.normal(size=(6, 30, 3)), "y": random.normal(size=(6, 30, 2))}
     frames = data(**channels, names=None, units=None)
-    op = trained(frames, task=lno.Rollout(2), members=2)
+    op = trained(frames, task=lno.Rollout(2, increments=increments), members=2)
     x, u = np.repeat(frames.x[None], 6, 0), np.asarray(frames.u)
     step = in_eager(op, x=x, u=u, x_query=x)
     np.testing.assert_allclose(step, op.predict(frames)[..., :1], atol=1e-5)

@@ -18,6 +18,7 @@ from lno import (
     Rollout,
     Steady,
     Window,
+    prediction,
 )
 from lno.kernel_methods.krige import ConditionedModels
 from lno.tasks import Task, from_json, to_json
@@ -182,6 +183,47 @@ def test_a_rollout_is_step_by_step_prediction() -> None:
     np.testing.assert_allclose(elsewhere, whole[:, ::-1][:, :7], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("model", ["lno", "lno_plus"])
+def test_a_model_of_increments_adds_them_to_the_last_frame(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An untrained step is the last frame plus the output of the model, at any points."""
+    data, task = trajectories(), Rollout(4, increments=True)
+    config = tiny.LNO if model == "lno" else {"width": 8, "latents": 4, "rounds": 2}
+    keys = {"model": model, "config": config, "progress": False, "device": "cpu"}
+    op = Operator.fit(data, task=task, epochs=2, **keys)
+    assert from_json(to_json(task)) == task
+    plain = dataclasses.replace(op, task=Steady())
+    mean = op.normalizers.y.mean[0]
+    whole, seen = op.predict(data), np.array(data.u)
+    for k in range(4):
+        frame = seen[..., -1:] + plain.predict(data.x, seen) - mean
+        np.testing.assert_allclose(whole[..., k : k + 1], frame, rtol=1e-5, atol=1e-5)
+        seen = np.concatenate((seen[..., 1:], frame), -1)
+    some = np.array(data.x)[::-1][:7]
+    elsewhere = op.predict(data.x, data.u, x_query=some)
+    np.testing.assert_allclose(elsewhere, whole[:, ::-1][:, :7], rtol=1e-4, atol=1e-5)
+    monkeypatch.setattr(prediction, "CHUNK", 12)  # two points of each of the six samples
+    np.testing.assert_allclose(op.predict(data), whole, rtol=1e-4, atol=1e-5)
+    streamed = op.predict(data.x, data.u, x_query=some)
+    np.testing.assert_allclose(streamed, elsewhere, rtol=1e-4, atol=1e-5)
+
+
+def test_a_model_of_increments_whose_output_is_zero_predicts_the_last_frame() -> None:
+    """A model whose output is zero predicts the last frame, also where it was not observed."""
+    data = trajectories()
+    op = Operator.fit(
+        data, task=Rollout(4, increments=True), epochs=1, config=tiny.LNO, progress=False
+    )
+    for weights in op.model.parameters():
+        weights.data.zero_()
+    last = np.repeat(np.asarray(data.u)[..., -1:], 4, -1)
+    np.testing.assert_allclose(op.predict(data), last, rtol=1e-5)
+    between = op.predict(data.x, data.u, x_query=np.random.default_rng(1).uniform(size=(9, 2)))
+    assert data.u.min() <= between.min() and between.max() <= data.u.max()
+    assert op.evaluate(data)["mse"] == pytest.approx(np.square(last - data.y).mean(), rel=1e-4)
+
+
 def test_a_rollout_survives_its_description_and_refuses_other_data() -> None:
     assert from_json(to_json(Rollout(7))) == Rollout(7)
     with pytest.raises(ValueError, match="expected 5 channels of y, 5 frames of 1"):
@@ -192,6 +234,8 @@ def test_a_rollout_survives_its_description_and_refuses_other_data() -> None:
         )
     with pytest.raises(ValueError, match=r"Rollout\.frames must be a whole number"):
         Rollout(0)
+    with pytest.raises(ValueError, match=r"Rollout\.increments: expected true or false, got 1"):
+        Rollout(2, increments=1)  # type: ignore[arg-type]
 
 
 # -- propagation -----------------------------------------------------------------------------------

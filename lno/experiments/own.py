@@ -21,8 +21,8 @@ from lno.data.quality import Finding, quick_findings, quick_neighbour_findings
 from lno.experiments.preset import Preset
 from lno.experiments.runs import RunSpec, Samples, own_split
 from lno.models import MODELS
-from lno.tasks import Completion, Task
-from lno.training.defaults import choose
+from lno.tasks import Completion, Rollout, Task
+from lno.training.defaults import choose, rollout_for
 from lno.training.recipe import Recipe
 from lno.training.samples import split_validation
 
@@ -121,8 +121,10 @@ def parts_of(fields: Fields, division: Division) -> Samples:
 def chosen_for(
     fields: Fields, division: Division, task: Task, device: str, model: str | None
 ) -> tuple[str, Preset]:
-    """The model, its sizes and recipe that the rule for defaults chooses for a file."""
+    """What the rule for defaults chooses for a file: model, sizes, recipe, increments or frames."""
     train, _, _ = parts_of(fields, division)
+    if isinstance(task, Rollout):
+        task = rollout_for(train, task)
     found = choose(train, task, torch.device(device), model)
     conditional = isinstance(task, Completion)
     return found.model, Preset(
@@ -130,12 +132,15 @@ def chosen_for(
     )
 
 
-def settings(texts: Sequence[str], model: str) -> tuple[tuple[str, Any], ...]:
-    """Keys of a config or a recipe with their values, from `key=value`; unknown keys are errors.
+def settings(texts: Sequence[str], model: str, task: Task) -> tuple[tuple[str, Any], ...]:
+    """Keys of a config, a recipe or a rollout with their values, from `key=value`.
 
-    >>> settings(["width=32", "loss=mse", "queries=none"], "lno")
+    Unknown keys are errors.
+
+    >>> from lno import Steady
+    >>> settings(["width=32", "loss=mse", "queries=none"], "lno", Steady())
     (('width', 32), ('loss', 'mse'), ('queries', None))
-    >>> settings(["widht=32"], "lno")
+    >>> settings(["widht=32"], "lno", Steady())
     Traceback (most recent call last):
     ...
     ValueError: --set widht=32: neither lno nor a recipe has the key 'widht' (did you mean ...
@@ -143,16 +148,18 @@ def settings(texts: Sequence[str], model: str) -> tuple[tuple[str, Any], ...]:
     recipe, config = (
         [field.name for field in fields_of(cls)] for cls in (Recipe, MODELS[model][1])
     )
+    rollout = ["increments"] if isinstance(task, Rollout) else []
     found = []
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals or not key or not value:
             raise ValueError(f"--set {text}: expected KEY=VALUE, like --set width=32")
-        if key not in (*recipe, *config):
-            hint = did_you_mean(key, [*config, *recipe])
+        if key not in (*recipe, *config, *rollout):
+            hint = did_you_mean(key, [*config, *recipe, *rollout])
             raise ValueError(
                 f"--set {text}: neither {model} nor a recipe has the key {key!r}{hint}. Keys of "
                 f"{model}: {', '.join(config)}. Keys of a recipe: {', '.join(recipe)}"
+                f"{'. Keys of a rollout: increments' if rollout else ''}"
             )
         found.append((key, _value(value)))
     return tuple(found)

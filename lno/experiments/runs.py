@@ -58,7 +58,7 @@ class RunSpec:
         validation: the share of the training samples that is held out for the learning curve.
             None: all are trained on, and the curve shows the error on the test samples.
         changes: keys that differ from the preset's, with their values: of the model's config, of
-            the recipe, or `symmetries`.
+            the recipe, of the task, or `symmetries`.
         required: how many seeds, from 0 on, a table is incomplete without.
 
     >>> RunSpec("darcy", "lno", "paper", 500, "tf32").name(2)
@@ -135,9 +135,11 @@ class RunSpec:
         found = self.base()
         if self.epochs is not None:
             found = replace(found, recipe=replace(found.recipe, epochs=self.epochs))
+        if self.task is not None:
+            found = replace(found, task=self.task)
         for key, value in self.changes:
             found = _changed(found, key, value)
-        return found if self.task is None else replace(found, task=self.task)
+        return found
 
     def base(self) -> Preset:
         """The preset before any changes."""
@@ -257,9 +259,11 @@ class RunSpec:
 
 
 def _changed(preset: Preset, key: str, value: Any) -> Preset:
-    """A preset with another value of a key of its recipe, of its config, or of its own."""
+    """A preset with another value of a key of its recipe, task or config, or of its own."""
     if key == "symmetries":
         return replace(preset, symmetries=value)
+    if key in to_dict(preset.task):
+        return replace(preset, task=replace(preset.task, **{key: value}))
     if key in to_dict(preset.recipe):
         return replace(preset, recipe=preset.recipe.changed({key: value}))
     if preset.config is None or isinstance(preset.config, Mapping):  # sizes are left to the data

@@ -110,7 +110,7 @@ def describe(
             task=_task_on(fields, chosen.task, kind, rollout, f"{name} of {problem}"),
             **lengths,  # type: ignore[arg-type]
         )
-    spec = replace(spec, changes=settings(changes, spec.model))
+    spec = replace(spec, changes=settings(changes, spec.model, spec.preset.task))
     _require_capable(spec)
     return spec
 
@@ -139,6 +139,7 @@ def _own(
     if chosen is None:
         where = pick_device(device).type
         kind, chosen = chosen_for(fields, how, task, where, model)
+        task = chosen.task
     else:
         kind = model or "lno"
         chosen = replace(chosen, task=task, conditional=isinstance(task, Completion))
@@ -373,11 +374,14 @@ def _task_on(
                 f"--rollout: the preset {preset} predicts no frames, its task is "
                 f"{type(task).__name__}. Leave --rollout out, or train on a data file of frames"
             )
-        return Rollout(task.frames, channels)
+        return replace(task, channels=channels)
     outputs = fields.spec.out_channels
     if outputs == 0 or outputs % channels:
         raise ValueError(
             f"a rollout in frames of {channels} channels: expected a multiple of that many "
             f"channels of y, got {outputs}"
         )
-    return Rollout(outputs // channels, channels)
+    frames = outputs // channels
+    if isinstance(task, Rollout):
+        return replace(task, frames=frames, channels=channels)
+    return Rollout(frames, channels)

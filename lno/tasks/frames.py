@@ -11,10 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lno.config import require_count
+from lno.config import require_count, require_type
 from lno.data import Batch, Fields, Spec, columns
 from lno.data.batch import OF_OBSERVED, OF_QUERIES
 from lno.data.normalize import Normalizers, Standardizer
+from lno.models.interpolation import interpolate
 from lno.tasks.task import Apply, Task, random_queries
 
 
@@ -30,6 +31,8 @@ class Rollout(Task):
     Args:
         frames: how many frames to predict.
         channels: how many channels a frame has.
+        increments: the model learns what changes from the last frame to the next one. This is more
+            accurate where frames follow each other so closely that they resemble each other.
 
     >>> data = Fields(torch.rand(50, 2), u=torch.rand(3, 50, 4), y=torch.rand(3, 50, 2))
     >>> task = Rollout(2)
@@ -40,10 +43,17 @@ class Rollout(Task):
 
     frames: int
     channels: int = 1
+    increments: bool = False
 
     def __post_init__(self) -> None:
         require_count("Rollout.frames", self.frames, 100_000)
         require_count("Rollout.channels", self.channels, 100_000)
+        require_type("Rollout.increments", self.increments, bool)
+
+    @property
+    def reads_query_values(self) -> bool:
+        """Whether `model_output` needs the last frame at the query points."""
+        return self.increments
 
     def prepare(self, fields: Fields) -> Fields:
         """The trajectories, checked: the frames that are asked for, at the observed points."""
@@ -65,6 +75,15 @@ class Rollout(Task):
         if fields.background is not None:
             raise ValueError("a rollout takes no background: predict y − background instead")
         return fields
+
+    def model_output(self, values: Tensor, batch: Batch) -> Tensor:
+        """The next frame; elsewhere, the last one is interpolated to the query points."""
+        if not self.increments:
+            return values
+        last = batch.u[..., -self.channels :]
+        if batch.x_query is not batch.x:
+            last = interpolate(batch.x, last, batch.x_query, batch.mask)
+        return last + values
 
     def normalizers(self, prepared: Fields) -> Normalizers:
         """Each channel of a frame has one mean and one std for all frames."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -16,6 +16,7 @@ from lno.data.normalize import Normalizers
 Apply = Callable[[Batch], Tensor]
 
 
+@dataclass(frozen=True)
 class Task(ABC):
     """What a training step and a prediction mean: the base class of all tasks.
 
@@ -25,6 +26,11 @@ class Task(ABC):
     observes_outputs: ClassVar[bool] = False  # the inputs u are drawn from the outputs y
     queries_elsewhere: ClassVar[bool] = False  # predicts at points where nothing was observed
     time_as_input: ClassVar[bool] = False  # a model's last input channel is the time of the sample
+
+    @property
+    def reads_query_values(self) -> bool:
+        """Whether `model_output` needs the observed values at the query points."""
+        return False
 
     @property
     def visits(self) -> int:
@@ -42,6 +48,10 @@ class Task(ABC):
     def model_input(self, batch: Batch) -> Batch:
         """The input of the model for an encoded batch; `apply` functions of `predict` call this."""
         return batch
+
+    def model_output(self, values: Tensor, batch: Batch) -> Tensor:
+        """The encoded prediction from a model's output for an encoded batch."""
+        return values
 
     def normalizers(self, prepared: Fields) -> Normalizers:
         """Normalisers fitted to prepared training data."""

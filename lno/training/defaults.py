@@ -22,17 +22,20 @@ three of ten at random: a model learns such points by heart otherwise, and errs 
 `lno_plus` has no Fourier features there: they gain much where geometries differ, and little on
 points that all samples share, between which they err. And its weights decay there: without that,
 long runs err more than short ones.
+
+A rollout learns increments where frames change little from one to the next (`rollout_for`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from lno.data import Fields, columns
 from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
-from lno.tasks import Task
+from lno.tasks import Rollout, Task
 from lno.training.recipe import Recipe
 
 STEPS = 10_000  # of a run, about
@@ -41,6 +44,7 @@ LARGEST_BATCH = 16  # and otherwise so many
 MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a random subset
 DROPOUT, ENOUGH = 0.3, 100  # of points that all samples share, if there are so many
 DECAY = 0.1  # of the weights of LNO+, on such points
+COMPARED = 64  # samples that tell whether frames change little
 SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3)
 
@@ -83,6 +87,34 @@ def choose(
     if model is not None and model != kind:
         return Choice(model, None, _recipe(data, task, model))
     return Choice(kind, config, _recipe(data, task, kind))
+
+
+def rollout_for(data: Fields, task: Rollout) -> Rollout:
+    """The rollout, with increments if the last frame predicts the next one better than the mean.
+
+    Args:
+        data: the samples to train on, of which the first 64 are read.
+        task: its frames and channels.
+
+    >>> x, t = np.linspace(0, 6, 50), 0.3 * np.arange(4)
+    >>> waves = np.sin(x[:, None] + t)[None] * np.ones((5, 1, 1))
+    >>> data = Fields(x[:, None], waves[..., :2], y=waves[..., 2:])
+    >>> rollout_for(data, Rollout(2)).increments
+    True
+    """
+    assert data.y is not None
+    read = range(min(COMPARED, len(data)))
+    last, following = (
+        np.concatenate([columns.sample(column, k)[:, part] for k in read], dtype=np.float64)
+        for column, part in (
+            (data.u, slice(-task.channels, None)),
+            (data.y, slice(task.channels)),
+        )
+    )
+    change = np.square(following - last).mean(axis=0)
+    variance = following.var(axis=0)  # the error of the mean
+    ratio = change / np.maximum(variance, np.finfo(np.float32).tiny)
+    return replace(task, increments=bool(ratio.mean() < 1))
 
 
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:

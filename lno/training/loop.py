@@ -169,9 +169,10 @@ def validation_errors(training: Training) -> list[float] | None:
     size = max(training.recipe.batch, points // max(len(first.x), len(first.x_query)))
 
     def apply(model: Model, batch: Batch) -> Tensor:
-        encoded = training.task.model_input(training.normalizers.encode(batch))
-        output = apply_model(model, encoded.to(training.device), training.recipe.weighted)
-        return training.normalizers.decode(output.float().cpu(), batch.background)
+        encoded = training.task.model_input(training.normalizers.encode(batch)).to(training.device)
+        output = apply_model(model, encoded, training.recipe.weighted).float()
+        prediction = training.task.model_output(output, encoded).cpu()
+        return training.normalizers.decode(prediction, batch.background)
 
     def predict(model: Model, batch: Batch) -> Tensor:
         return training.task.predict(partial(apply, model), batch)

@@ -28,7 +28,7 @@ class Loss(nn.Module):
     def __init__(self, model: Model, training: Training) -> None:
         super().__init__()
         self.model, self.precision = model, training.precision
-        self.recipe = training.recipe
+        self.recipe, self.task = training.recipe, training.task
         self.grid = training.task.model_spec(training.data.spec).grid or ()
         if self.recipe.gradient and (
             min(self.grid, default=0) < 3 or training.processes.split_points
@@ -37,6 +37,11 @@ class Loss(nn.Module):
                 "Recipe.gradient needs data on a grid with at least three points along every axis, "
                 "and whole samples in every process: pass Fields(..., grid=...); the grid is "
                 f"{self.grid or None}"
+            )
+        if self.task.reads_query_values and self.recipe.queries and training.processes.split_points:
+            raise ValueError(
+                "processes that split the points of a sample cannot interpolate its last frame at "
+                "other query points: set Rollout.increments to False, or Recipe.queries to None"
             )
         self.metric = METRICS[self.recipe.loss]
         self.reduction = training.processes.reduction
@@ -50,7 +55,7 @@ class Loss(nn.Module):
         assert batch.y is not None
         with autocast(self.precision, batch.u.device):
             prediction = apply_model(self.model, batch, self.recipe.weighted)
-        prediction, target = prediction.to(batch.y.dtype), batch.y
+        prediction, target = self.task.model_output(prediction.to(batch.y.dtype), batch), batch.y
         if self.recipe.physical:
             prediction, target = (self._physical(v, batch) for v in (prediction, target))
         weights = batch.query_weights if self.recipe.weighted else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from lno.experiments.queue import train_operators
 from lno.experiments.runs import RunSpec
 from lno.experiments.tables import EXPERIMENTS
 from lno.ledger import Run
-from lno.tasks import to_json
+from lno.tasks import Rollout, from_json
 
 
 def test_missing_runs_are_trained_recorded_and_found(small: Path) -> None:
@@ -146,7 +145,7 @@ def test_the_command_runs_what_is_missing_and_prints_it(
     assert "LNO / Transolver" in shown and "darcy, reference protocol" in shown
     assert "nothing is missing" in lno(capsys, *words, "--dry-run")
     run = Run.load(small / "ns2d" / "transolver" / "paper-1-fp32-seed0.json")
-    assert run.task == {"kind": "rollout", "frames": 10, "channels": 1}
+    assert from_json(run.task) == Rollout(10)
     assert len(run.frames) == 10
     assert run.config["model"]["slices"] == 4
 
@@ -177,7 +176,7 @@ def test_every_run_of_the_ledger_was_made_as_its_name_says() -> None:
         config = spec.preset.config  # keys that are newer than the run have their defaults
         assert from_dict(type(config), run.config["model"]) == config
         assert run.config.get("conditional", False) == spec.preset.conditional
-        assert run.task == json.loads(json.dumps(to_json(spec.preset.task)))
+        assert from_json(run.task) == spec.preset.task
         assert run.config.get("seconds") == spec.seconds
         assert spec.seconds is not None or run.steps == spec.steps
         assert run.precision == spec.precision

@@ -74,7 +74,7 @@ def test_every_model_takes_the_data_or_names_one_that_does(
     error = np.linalg.norm(guess - last.y) / np.linalg.norm(last.y)
     assert run.samples["test"][-1] == pytest.approx(error, rel=1e-4)
     if kind == "trajectories":
-        assert operator.task == Rollout(2, 2)
+        assert operator.task == Rollout(2, 2, increments=True)
         assert len(run.frames) == 2
 
 

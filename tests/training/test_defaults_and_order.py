@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from lno import Completion, Fields, Operator, RandomRatio, Recipe, Steady
+from lno import Completion, Fields, Operator, RandomRatio, Recipe, Rollout, Steady
 from lno.models import LNOConfig, LNOPlusConfig
 from lno.training.best import PATIENCE
-from lno.training.defaults import MEDIUM, SMALL, choose
+from lno.training.defaults import MEDIUM, SMALL, choose, rollout_for
 from lno.training.order import epoch_order
 
 X = np.linspace(0, 1, 16)[:, None]
@@ -85,6 +85,20 @@ def test_many_points_that_all_samples_share_are_not_learned_by_heart() -> None:
     assert choose(own, Steady()).recipe.weight_decay == Recipe().weight_decay
     changed = Recipe(queries=5, point_dropout=0.3).changed({"gradient": 0.1})
     assert (changed.queries, changed.point_dropout) == (None, 0.0)
+
+
+@pytest.mark.parametrize(("interval", "increments"), [(0.2, True), (3.0, False)])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_rollouts_learn_increments_where_frames_change_little(
+    interval: float, increments: bool, offset: float
+) -> None:
+    """Waves in both channels; a third one never changes, where the last frame is exact."""
+    x, time = np.linspace(0, 2 * np.pi, 16), interval * np.arange(4)
+    phase = np.random.default_rng(0).uniform(0, 6, (100, 1, 1)) + x[:, None] + time
+    still = np.broadcast_to(offset, phase.shape)
+    frames = np.stack((np.cos(phase), offset + np.sin(phase), still), -1).reshape(100, 16, 12)
+    data = Fields(x[:, None], frames[..., :6], y=frames[..., 6:])
+    assert rollout_for(data, Rollout(2, 3)) == Rollout(2, 3, increments)
 
 
 def test_fit_takes_the_rule_only_where_nothing_is_asked_for() -> None:

@@ -12,10 +12,11 @@ from small_runs import fit as small_fit
 from lno import Completion, Fields, Operator, RandomRatio, Recipe
 from lno.data.symmetry import square
 from lno.models import build_model
-from lno.tasks import Steady, Task
+from lno.tasks import Rollout, Steady, Task
 from lno.training import budget
 from lno.training import samples as holding
 from lno.training import step as steps
+from lno.training.distributed import Processes
 from lno.training.inputs import model_spec
 from lno.training.loop import next_batches
 from lno.training.precision import (
@@ -59,6 +60,33 @@ def test_padding_of_ragged_samples_does_not_count() -> None:
     alone = [loss(samples.batches(torch.tensor([[k]]))[0]) for k in range(4)]
     assert together.query_mask is not None
     assert loss(together).item() == pytest.approx(torch.stack(alone).mean().item(), rel=1e-5)
+
+
+def test_the_loss_of_increments_is_that_of_frames() -> None:
+    """A model whose output is zero predicts persistence: the loss is the change of each frame."""
+    random, task, cpu = np.random.default_rng(0), Rollout(2, increments=True), torch.device("cpu")
+    frames = 3 + random.normal(size=(4, 30, 5))
+    data = Fields(random.uniform(size=(30, 2)), frames[..., :3], y=frames[..., 3:])
+    scale = task.normalizers(data)
+    model = build_model("lno", SMALL, model_spec(data, scale, task), 0)
+    for each in model.parameters():
+        each.data.zero_()
+    seen, following = frames[..., 2:4], frames[..., 3:]
+    changes = np.linalg.norm(following - seen, axis=1) / np.linalg.norm(following, axis=1)
+    [batch] = Samples(data, scale, cpu).batches(torch.arange(4)[None])
+    for queries in (None, 7):
+        recipe = Recipe(physical=True, queries=queries)
+        training = Training([model], task, scale, recipe, data, None, cpu, 0)
+        drawn = task.draw(batch, None, torch.Generator().manual_seed(0), queries)
+        expected = changes.mean()
+        if queries is not None:
+            chosen = torch.randperm(30, generator=torch.Generator().manual_seed(0))[:queries]
+            some = [v[:, chosen.numpy()] for v in (following - seen, following)]
+            norms = [np.linalg.norm(v, axis=1) for v in some]
+            expected = (norms[0] / norms[1]).mean()
+        assert Loss(model, training)(drawn).item() == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(ValueError, match="cannot interpolate its last frame"):
+        Loss(model, replace(training, processes=Processes(0, 2, "points")))
 
 
 def test_what_does_not_fit_is_streamed() -> None:
