@@ -2,73 +2,124 @@
 
     python benchmarks/small_ladder.py elasticity
     python benchmarks/small_ladder.py darcy
+    python benchmarks/small_ladder.py ns2d
 
-`lno reproduce ladder` in small: 1,000 samples of Elasticity (972 points) or Darcy flow (43 × 43),
-models of width 64 with 64 latent positions, 10 epochs, one seed. Each row is LNO+ with one change,
-or another model with the same recipe. Rows that were measured before are kept; each takes about
-five minutes. Writes results/benchmarks/small_ladder_PROBLEM.json.
+`lno reproduce ladder` in small: models of width 64 with 64 latent positions on Elasticity (972
+points), Darcy flow (43 × 43) or Navier–Stokes (32 × 32), a short training and one seed. Each row is
+LNO+ with one change, or another model with the same recipe. All rows but those that say otherwise
+have the paper's learning-rate schedule and predict frames, not increments. Rows that were measured
+before are kept; each takes about five minutes. Writes results/benchmarks/small_ladder_PROBLEM.json.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lno import Operator
+from lno import Operator, Rollout
+from lno.data.symmetry import Symmetry
 from lno.experiments.ours import LNO_PLUS
 from lno.files import read_json, write_json
 from lno.models import LNOConfig, LNOPlusConfig, TransolverConfig
-from lno.problems import PROBLEMS, Darcy, Elasticity, Problem
+from lno.problems import PROBLEMS, Darcy, Elasticity, NS2d, Problem
 from lno.problems.make import make
+from lno.problems.ns2d import flow_symmetries
 
 RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
-EPOCHS, TRAIN, TEST = 10, 1000, 200
 PLUS = LNOPlusConfig(width=64, latents=64)
 LNO = LNOConfig(width=64, latents=64, blocks=8, heads=4)
 TRANSOLVER = TransolverConfig(width=64, slices=32, mlp_ratio=2, convolution=False, reference=None)
-DATA: dict[str, Problem] = {"elasticity": Elasticity(), "darcy": Darcy(grid=169, every=4)}
-# By label: the model, its sizes, and what changes in the recipe.
-ROWS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "LNO+": ("lno_plus", PLUS, {}),
+LINEAR = {"schedule": "linear"}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The data of a problem, and how long models are trained on them."""
+
+    problem: Problem
+    symmetries: tuple[Symmetry, ...]
+    train: int = 1000
+    test: int = 200
+    epochs: int = 10
+    batch: int = 4
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is trained: a model with its sizes, and what changes in the recipe and in the task."""
+
+    model: str = "lno_plus"
+    config: Any = PLUS
+    recipe: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=dict)
+
+
+SETTINGS = {
+    "elasticity": Setting(Elasticity(), PROBLEMS["elasticity"].symmetries),
+    "darcy": Setting(Darcy(grid=169, every=4), PROBLEMS["darcy"].symmetries),
+    "ns2d": Setting(NS2d(grid=128, every=4), flow_symmetries(32), 200, 80, epochs=8, batch=1),
+}
+PLAIN = {
+    "LNO+": Row(),
     **{
-        f"{k} octaves of Fourier features": ("lno_plus", replace(PLUS, octaves=k), {})
+        f"{k} octaves of Fourier features": Row(config=replace(PLUS, octaves=k))
         for k in (0, 3, 4, 6, 8)
         if k != PLUS.octaves
     },
-    "latent positions without places": ("lno_plus", replace(PLUS, located=False), {}),
-    "one round of four blocks": ("lno_plus", replace(PLUS, rounds=1, blocks=4), {}),
-    "eight rounds": ("lno_plus", replace(PLUS, rounds=8), {}),
-    "AdamW for Muon": ("lno_plus", PLUS, {"optimizer": "adamw"}),
-    "LNO": ("lno", LNO, {}),
-    "Transolver": ("transolver", TRANSOLVER, {}),
-    "Transolver, AdamW": ("transolver", TRANSOLVER, {"optimizer": "adamw"}),
+    "latent positions without places": Row(config=replace(PLUS, located=False)),
+    "one round of four blocks": Row(config=replace(PLUS, rounds=1, blocks=4)),
+    "eight rounds": Row(config=replace(PLUS, rounds=8)),
+    "linear schedule": Row(recipe=LINEAR),
+    "AdamW for Muon": Row(recipe={"optimizer": "adamw"}),
+    "LNO": Row("lno", LNO),
+    "LNO, linear schedule": Row("lno", LNO, LINEAR),
+    "Transolver": Row("transolver", TRANSOLVER),
+    "Transolver, AdamW": Row("transolver", TRANSOLVER, {"optimizer": "adamw"}),
 }
+CHANGE = {"increments": True}
+ROLLOUTS = {
+    "LNO+": Row(),
+    "increments": Row(task=CHANGE),
+    "increments, linear schedule": Row(recipe=LINEAR, task=CHANGE),
+    "increments, linear schedule, 5 × 5 convolution": Row(
+        config=replace(PLUS, local=5), recipe=LINEAR, task=CHANGE
+    ),
+    "LNO": Row("lno", LNO),
+    "LNO, increments": Row("lno", LNO, task=CHANGE),
+}
+ROWS = {"elasticity": PLAIN, "darcy": PLAIN, "ns2d": ROLLOUTS}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("problem", choices=DATA)
-    parser.add_argument("--rows", nargs="*", default=list(ROWS), choices=ROWS, metavar="LABEL")
+    parser.add_argument("problem", choices=SETTINGS)
+    parser.add_argument("--rows", nargs="*", metavar="LABEL")
     options = parser.parse_args()
     torch.set_num_threads(1)
+    setting, known = SETTINGS[options.problem], ROWS[options.problem]
     result = RESULTS / f"small_ladder_{options.problem}.json"
     rows = {row["label"]: row for row in read_json(result)["rows"]} if result.exists() else {}
-    train, test = make(DATA[options.problem], TRAIN + TEST, seed=0).split(TRAIN, TEST)
-    for label in options.rows:
+    data = make(setting.problem, setting.train + setting.test, seed=0)
+    train, test = data.split(setting.train, setting.test)
+    preset = LNO_PLUS["fast"][options.problem]
+    recipe = replace(preset.recipe, epochs=setting.epochs, batch=setting.batch, schedule="onecycle")
+    for label in options.rows or known:
         if label in rows:
             continue
-        model, config, changes = ROWS[label]
-        recipe = replace(LNO_PLUS["fast"][options.problem].recipe, epochs=EPOCHS)
+        row, task = known[label], preset.task
+        if isinstance(task, Rollout):
+            task = replace(task, increments=False)
         operator = Operator.fit(
             train,
-            model=model,
-            config=config,
-            recipe=recipe.changed(changes),
-            symmetries=PROBLEMS[options.problem].symmetries,
+            task=replace(task, **row.task),
+            model=row.model,
+            config=row.config,
+            recipe=recipe.changed(row.recipe),
+            symmetries=setting.symmetries,
             validation=0.0,
             device="cpu",
             progress=False,
@@ -80,9 +131,10 @@ def main() -> None:
             "seconds": operator.provenance["seconds"],
             "hardware": operator.provenance["hardware"],
         }
-        print(f"{label:32s} {100 * rows[label]['relative_l2']:.2f} %", flush=True)
-        ordered = [rows[known] for known in ROWS if known in rows]
-        write_json(result, {"rows": ordered, "epochs": EPOCHS, "samples": TRAIN})
+        print(f"{label:48s} {100 * rows[label]['relative_l2']:.2f} %", flush=True)
+        ordered = [rows[name] for name in known if name in rows]
+        measured = {"rows": ordered, "epochs": setting.epochs, "samples": setting.train}
+        write_json(result, measured)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,8 @@ class Recipe:
         beta2: of Adam and AdamW.
         schedule: "onecycle" (the paper's), "onecycle_torch" (torch's defaults), "step" (×0.7 after
             every tenth of the run), "halve_fifths" and "halve_tenths" (×0.5 after every fifth or
-            tenth), "cosine" (after a warm-up), "cosine_torch" (without one) or "constant".
+            tenth), "linear" and "cosine" (decay to zero after a short warm-up), "cosine_torch"
+            (without one) or "constant".
         weight_decay: of the optimiser.
         decay_all: apply weight decay to norms and biases too, as the paper does.
         loss: "relative_l2", "relative_mae" or "mse".

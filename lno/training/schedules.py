@@ -74,6 +74,18 @@ def cosine(step: int, total_steps: int) -> Pace:
     return Pace(_cosine(1.0, 0.0, (step - warmup + 1) / (total_steps - warmup)))
 
 
+def linear(step: int, total_steps: int) -> Pace:
+    """Linear warm-up over a twentieth of the steps, then a linear decay that would reach zero next.
+
+    >>> [round(linear(k, 100).factor, 3) for k in (0, 4, 5, 52, 99)]
+    [0.2, 1.0, 1.0, 0.505, 0.011]
+    """
+    warmup = max(1, total_steps // 20)
+    if step < warmup:
+        return Pace((step + 1) / warmup)
+    return Pace((total_steps - step) / (total_steps - warmup))
+
+
 def cosine_torch(step: int, total_steps: int) -> Pace:
     """Half a cosine from the peak down to zero, without a warm-up.
 
@@ -97,6 +109,7 @@ SCHEDULES: dict[str, Callable[[int, int], Pace]] = {
     "step": step_decay,
     "halve_fifths": halve_fifths,
     "halve_tenths": halve_tenths,
+    "linear": linear,
     "cosine": cosine,
     "cosine_torch": cosine_torch,
     "constant": constant,

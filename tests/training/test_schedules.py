@@ -28,6 +28,20 @@ def test_onecycle_is_torchs_step_for_step(name: str, numbers: dict) -> None:
         theirs.step()
 
 
+@pytest.mark.parametrize("total", [1, 2, 19, 40, 1000])
+def test_linear_is_torchs_warmup_and_decay(total: int) -> None:
+    warmup = max(1, total // 20)
+    optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
+    rise = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / warmup, 1.0, max(1, warmup - 1))
+    fall = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, max(1, total - warmup))
+    theirs = torch.optim.lr_scheduler.SequentialLR(optimizer, [rise, fall], [warmup])
+    for step in range(total):
+        rate = optimizer.param_groups[0]["lr"]
+        assert SCHEDULES["linear"](step, total).factor == pytest.approx(rate, rel=1e-9)
+        optimizer.step()
+        theirs.step()
+
+
 def test_cosine_torch_is_torchs_at_the_beginning_of_every_epoch() -> None:
     optimizer = torch.optim.AdamW([nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)
