@@ -5,10 +5,11 @@
     python benchmarks/small_ladder.py ns2d
 
 `lno reproduce ladder` in small: models of width 64 with 64 latent positions on Elasticity (972
-points), Darcy flow (43 × 43) or Navier–Stokes (32 × 32), a short training and one seed. Each row is
-LNO+ with one change, or another model with the same recipe. All rows but those that say otherwise
-have the paper's learning-rate schedule and predict frames, not increments. Rows that were measured
-before are kept; each takes about five minutes. Writes results/benchmarks/small_ladder_PROBLEM.json.
+points), Darcy flow (43 × 43) or Navier–Stokes (32 × 32), trained for a short time. Each row is LNO+
+with one change, or another model with the same recipe; further seeds show how much is chance. All
+rows but those that say otherwise have the paper's learning-rate schedule and predict frames, not
+increments. Rows that were measured before are kept; each takes about five minutes. Writes
+results/benchmarks/small_ladder_PROBLEM.json.
 """
 
 from __future__ import annotations
@@ -50,12 +51,18 @@ class Setting:
 
 @dataclass(frozen=True)
 class Row:
-    """What is trained: a model with its sizes, and what changes in the recipe and in the task."""
+    """What is trained: a model with its sizes, what changes in the recipe and the task, a seed."""
 
     model: str = "lno_plus"
     config: Any = PLUS
     recipe: dict[str, Any] = field(default_factory=dict)
     task: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+
+def seed_name(seed: int) -> str:
+    """What the label of a row says of its seed."""
+    return f", seed {seed}" if seed else ""
 
 
 SETTINGS = {
@@ -64,7 +71,7 @@ SETTINGS = {
     "ns2d": Setting(NS2d(grid=128, every=4), flow_symmetries(32), 200, 80, epochs=8, batch=1),
 }
 PLAIN = {
-    "LNO+": Row(),
+    **{f"LNO+{seed_name(k)}": Row(seed=k) for k in range(3)},
     **{
         f"{k} octaves of Fourier features": Row(config=replace(PLUS, octaves=k))
         for k in (0, 3, 4, 6, 8)
@@ -73,7 +80,7 @@ PLAIN = {
     "latent positions without places": Row(config=replace(PLUS, located=False)),
     "one round of four blocks": Row(config=replace(PLUS, rounds=1, blocks=4)),
     "eight rounds": Row(config=replace(PLUS, rounds=8)),
-    "linear schedule": Row(recipe=LINEAR),
+    **{f"linear schedule{seed_name(k)}": Row(recipe=LINEAR, seed=k) for k in range(3)},
     "AdamW for Muon": Row(recipe={"optimizer": "adamw"}),
     "LNO": Row("lno", LNO),
     "LNO, linear schedule": Row("lno", LNO, LINEAR),
@@ -82,8 +89,8 @@ PLAIN = {
 }
 CHANGE = {"increments": True}
 ROLLOUTS = {
-    "LNO+": Row(),
-    "increments": Row(task=CHANGE),
+    **{f"LNO+{seed_name(k)}": Row(seed=k) for k in range(2)},
+    **{f"increments{seed_name(k)}": Row(task=CHANGE, seed=k) for k in range(2)},
     "increments, linear schedule": Row(recipe=LINEAR, task=CHANGE),
     "increments, linear schedule, 5 × 5 convolution": Row(
         config=replace(PLUS, local=5), recipe=LINEAR, task=CHANGE
@@ -122,6 +129,7 @@ def main() -> None:
             symmetries=setting.symmetries,
             validation=0.0,
             device="cpu",
+            seed=row.seed,
             progress=False,
         )
         rows[label] = {
