@@ -10,6 +10,7 @@ from typing import Any
 from lno import tasks
 from lno.experiments.cases import CASES
 from lno.experiments.efficiency import Key, measured, step_cost
+from lno.experiments.preset import Preset
 from lno.experiments.presets import preset
 from lno.experiments.queue import Job, groups, missing_runs
 from lno.experiments.runs import RunSpec
@@ -174,21 +175,21 @@ def _relative_cost(spec: RunSpec, other: RunSpec) -> float:
     Blocks decide how long a step takes. A smaller batch has more steps, which take as long each:
     at these sizes, launching their kernels does.
     """
-    return _blocks(spec) / _blocks(other) * max(1.0, spec.steps / other.steps)
+    return _blocks(spec.preset) / _blocks(other.preset) * max(1.0, spec.steps / other.steps)
 
 
-def _blocks(spec: RunSpec) -> int:
-    config = spec.preset.config
+def _blocks(chosen: Preset) -> int:
+    config = chosen.config
     return getattr(config, "blocks", 1) * getattr(config, "rounds", 1)
 
 
 def _from_cost(spec: RunSpec, seeds: int, row: dict[str, Any]) -> float:
-    """Minutes from the measured cost of a step, in proportion to the points that a model reads."""
+    """Minutes from the measured cost of a step, in proportion to the points and blocks."""
     chosen, theirs = spec.preset, preset(row["problem"], row["recipe"], spec.model)
     points = CASES[spec.problem].points_read(chosen.task) * chosen.recipe.batch
     at = CASES[row["problem"]].points_read(theirs.task) * row["batch"]
     measured = row["milliseconds_per_step"]
-    step = max(measured * points / at, min(measured, LAUNCH))
+    step = max(measured * points / at, min(measured, LAUNCH)) * _blocks(chosen) / _blocks(theirs)
     return step / 1e3 * spec.steps * seeds / 60
 
 

@@ -17,7 +17,7 @@ from lno import cli
 from lno.commands import reproduce  # noqa: F401  (reads the specs that tests here replace)
 from lno.experiments import forward, plan, queue, tables
 from lno.experiments.runs import RunSpec
-from lno.files import write_json
+from lno.files import read_json, write_json
 from lno.report.tables import Table
 
 
@@ -84,6 +84,18 @@ def test_a_changed_setup_costs_by_its_blocks_rounds_and_steps(tmp_path: Path) ->
 
     assert ratio(lno, blocks=8) == 2 and ratio(lno, batch=1) == 4
     assert ratio(plus, rounds=1, blocks=4) == 1
+
+
+def test_the_measured_cost_of_another_preset_counts_by_its_rounds(tmp_path: Path) -> None:
+    write_costs(tmp_path, ("darcy", "lno_plus", 4, 4.0))
+    read = read_json(tmp_path / "benchmarks" / "efficiency.json")
+    write_json(
+        tmp_path / "benchmarks" / "efficiency.json",
+        {"rows": [{**row, "recipe": "fast"} for row in read["rows"]]},
+    )
+    fast, best = (RunSpec("darcy", "lno_plus", name, 10, "tf32") for name in ("fast", "best"))
+    assert plan.estimate(fast, 1, tmp_path) == pytest.approx(0.004 * 2500 / 60)
+    assert plan.estimate(best, 1, tmp_path) == pytest.approx(0.008 * 2500 / 60)  # 8 rounds, not 4
 
 
 def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
