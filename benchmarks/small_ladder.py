@@ -85,6 +85,7 @@ PLAIN = {
     "LNO": Row("lno", LNO),
     "LNO, linear schedule": Row("lno", LNO, LINEAR),
     "Transolver": Row("transolver", TRANSOLVER),
+    "Transolver, linear schedule": Row("transolver", TRANSOLVER, LINEAR),
     "Transolver, AdamW": Row("transolver", TRANSOLVER, {"optimizer": "adamw"}),
 }
 CHANGE = {"increments": True}

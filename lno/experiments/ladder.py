@@ -26,8 +26,10 @@ WITHOUT: dict[str, Changes] = {
     "no Fourier features": (("octaves", 0),),
     "queries without values": (("values", False),),
     "AdamW for Muon": (("optimizer", "adamw"),),
+    "one-cycle schedule": (("schedule", "onecycle"),),
     "no symmetries": (("symmetries", False),),
     "no loss of the gradient": (("gradient", 0.0),),
+    "frames for increments": (("increments", False),),
 }
 WITH: dict[str, Changes] = {"with a local convolution": (("local", 5),)}
 SMALL = ("elasticity", "darcy")  # problems of the small models
@@ -41,7 +43,7 @@ def _applies(problem: str, changes: Changes) -> bool:
         return False
     if "gradient" in keys and problem != "darcy":
         return False
-    return "local" not in keys or problem == "ns2d"
+    return problem == "ns2d" or not {"local", "increments"} & keys.keys()
 
 
 def _spec(problem: str, changes: Changes = (), model: str = "lno_plus") -> RunSpec:

@@ -1,9 +1,9 @@
 """Sizes and recipes of our own: LNO+, and Transolver trained in the same way.
 
 "fast" ends after one or two minutes on an H200, "best" after ten or less. "best-grid" has a local
-convolution, which needs a grid. What they have in common: Muon, the loss in physical units,
-symmetries of the problem, periodic coordinates as cos and sin. On Darcy the loss has a part for the
-gradient, as Transolver's has.
+convolution, which needs a grid. What they have in common: Muon, a linear decay of the learning
+rate, the loss in physical units, symmetries of the problem, periodic coordinates as cos and sin. On
+Darcy the loss has a part for the gradient, as Transolver's has. On NS2d they learn increments.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from lno.models import LNOPlusConfig, TransolverConfig
 from lno.tasks import Task
 from lno.training.recipe import Recipe
 
-RECIPE = replace(PAPER_RECIPE, optimizer="muon", physical=True)
+RECIPE = replace(PAPER_RECIPE, optimizer="muon", schedule="linear", physical=True)
 DARCY = replace(RECIPE, gradient=0.1)
+INCREMENTS = replace(TRAJECTORY, increments=True)
 POINTS = LNOPlusConfig()
 WIDE = replace(POINTS, width=256)
 MESH = TransolverConfig(mlp_ratio=2, reference=None)
@@ -30,7 +31,7 @@ def _preset(config: Any, recipe: Recipe, epochs: int, task: Task = STEADY) -> Pr
 LNO_PLUS: dict[str, dict[str, Preset]] = {
     "fast": {
         "darcy": _preset(POINTS, DARCY, 60),
-        "ns2d": _preset(WIDE, RECIPE, 20, TRAJECTORY),
+        "ns2d": _preset(WIDE, RECIPE, 20, INCREMENTS),
         "airfoil": _preset(POINTS, RECIPE, 60),
         "elasticity": _preset(POINTS, RECIPE, 100),
         "plasticity": _preset(POINTS, RECIPE, 10),
@@ -38,14 +39,14 @@ LNO_PLUS: dict[str, dict[str, Preset]] = {
     },
     "best": {
         "darcy": _preset(replace(POINTS, rounds=8), DARCY, 300),
-        "ns2d": _preset(replace(WIDE, rounds=8), RECIPE, 60, TRAJECTORY),
+        "ns2d": _preset(replace(WIDE, rounds=8), RECIPE, 60, INCREMENTS),
         "airfoil": _preset(replace(POINTS, rounds=8), RECIPE, 200),
         "elasticity": _preset(replace(POINTS, rounds=8), RECIPE, 500),
         "plasticity": _preset(replace(POINTS, rounds=6), RECIPE, 30),
         "pipe": _preset(replace(POINTS, rounds=8), RECIPE, 150),
     },
     "best-grid": {
-        "ns2d": _preset(replace(WIDE, rounds=8, local=5), RECIPE, 60, TRAJECTORY),
+        "ns2d": _preset(replace(WIDE, rounds=8, local=5), RECIPE, 60, INCREMENTS),
     },
 }
 
@@ -53,7 +54,7 @@ LNO_PLUS: dict[str, dict[str, Preset]] = {
 TRANSOLVER: dict[str, dict[str, Preset]] = {
     "fast": {
         "darcy": _preset(TransolverConfig(), DARCY, 60),
-        "ns2d": _preset(TransolverConfig(width=256, slices=32), RECIPE, 20, TRAJECTORY),
+        "ns2d": _preset(TransolverConfig(width=256, slices=32), RECIPE, 20, INCREMENTS),
         "airfoil": _preset(MESH, RECIPE, 60),
         "elasticity": _preset(replace(MESH, convolution=False), RECIPE, 100),
         "plasticity": _preset(replace(MESH, mlp_ratio=1, time_input=True), RECIPE, 10, FORGING),

@@ -14,6 +14,7 @@ PAPER_RECIPE = Recipe(
     batch=4,
     optimizer="adamw",
     learning_rate=1e-3,
+    schedule="onecycle",
     weight_decay=5e-5,
     loss="relative_l2",
 )
