@@ -11,7 +11,6 @@ from lno.experiments.inverse_tables import UNASKED
 from lno.experiments.runs import RunSpec
 from lno.files import read_json
 from lno.problems import PROBLEMS
-from lno.report.html import MISSING
 from lno.report.runs import hardware_of, model_name
 from lno.report.tables import Table, spread
 
@@ -32,7 +31,7 @@ WITHOUT: dict[str, Changes] = {
     "frames for increments": (("increments", False),),
 }
 WITH: dict[str, Changes] = {"with a local convolution": (("local", 5),)}
-SMALL = ("elasticity", "darcy")  # problems of the small models
+SMALL = ("elasticity", "darcy", "ns2d")  # problems of the small models
 OTHERS = ("lno", "transolver")  # with the same recipe
 
 
@@ -101,26 +100,36 @@ def _cell(
 
 
 def small_table(results: Path) -> Table:
-    """Errors of small models after a short training on a CPU (`benchmarks/small_ladder.py`)."""
+    """Errors of small models after a short training on a CPU (`benchmarks/small_ladder.py`).
+
+    Errors of several seeds are one cell: their mean and standard deviation.
+    """
     measured = {
         problem: read_json(results / "benchmarks" / f"small_ladder_{problem}.json")
         for problem in SMALL
     }
-    errors = {
-        problem: {row["label"]: 100 * row["relative_l2"] for row in content["rows"]}
-        for problem, content in measured.items()
-    }
-    labels = dict.fromkeys(label for own in errors.values() for label in own)
+    errors: dict[str, dict[str, list[float]]] = {}
+    for problem, content in measured.items():
+        for row in content["rows"]:
+            own = errors.setdefault(row["label"].split(", seed ")[0], {})
+            own.setdefault(problem, []).append(row["relative_l2"])
     rows = [
-        [label, *(f"{own[label]:.2f}" if label in own else MISSING for own in errors.values())]
-        for label in labels
+        [
+            label,
+            *(spread(own[problem], digits=2) if problem in own else UNASKED for problem in SMALL),
+        ]
+        for label, own in errors.items()
     ]
-    content = measured[SMALL[0]]
+    trained = "; ".join(
+        f"{PROBLEMS[problem].title}: {content['samples']:,} samples, {content['epochs']} epochs"
+        for problem, content in measured.items()
+    )
     notes = [
-        f"Test error after {content['epochs']} epochs on {content['samples']:,} samples, one seed: "
         "LNO+ of width 64 with 64 latent positions, changed in one way per row, and other models "
-        "of the same width and recipe. "
-        f"{content['rows'][0]['hardware']}. `python benchmarks/small_ladder.py PROBLEM`"
+        "of the same width and recipe. The schedule is one-cycle and the model predicts frames, "
+        "unless the row says otherwise. Test error of one seed, or with ± the mean and standard "
+        f"deviation of two or three. {trained}. "
+        f"{measured[SMALL[0]]['rows'][0]['hardware']}. `python benchmarks/small_ladder.py PROBLEM`"
     ]
-    header = ["relative L2, %", *(problem.capitalize() for problem in SMALL)]
+    header = ["relative L2, %", *(PROBLEMS[problem].title for problem in SMALL)]
     return Table("Ingredients of LNO+, small models", header, rows, notes)
