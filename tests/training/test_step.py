@@ -89,6 +89,24 @@ def test_the_loss_of_increments_is_that_of_frames() -> None:
         Loss(model, replace(training, processes=Processes(0, 2, "points")))
 
 
+@pytest.mark.parametrize("queries", [None, 7])
+def test_the_loss_of_increments_is_one_graph(queries: int | None) -> None:
+    """And needs no values to be traced, so that a step never waits for a GPU."""
+    random, task, cpu = np.random.default_rng(0), Rollout(2, increments=True), torch.device("cpu")
+    data = Fields(
+        random.uniform(size=(30, 2)), random.normal(size=(4, 30, 3)), y=np.ones((4, 30, 2))
+    )
+    scale = task.normalizers(data)
+    model = build_model("lno", SMALL, model_spec(data, scale, task), 0)
+    training = Training([model], task, scale, Recipe(queries=queries), data, None, cpu, 0)
+    [batch] = Samples(data, scale, cpu).batches(torch.arange(4)[None])
+    batch = task.draw(batch, None, torch.Generator().manual_seed(0), queries)
+    loss = Loss(model, training)
+    torch._dynamo.reset()
+    traced = torch.compile(loss, dynamic=False, fullgraph=True, backend="eager")
+    assert traced(batch).item() == pytest.approx(loss(batch).item(), rel=1e-5)
+
+
 def test_what_does_not_fit_is_streamed() -> None:
     x = [np.zeros((3, 1)), np.ones((2, 1))]
     assert not holding.fits(Fields(x, y=[p + 1 for p in x]), torch.device("cpu"))
@@ -201,7 +219,9 @@ def test_the_last_batch_of_an_epoch_may_be_smaller(line_fields: Fields) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("task", [Steady(), Completion(RandomRatio(0.1, 0.5))])
+@pytest.mark.parametrize(
+    "task", [Steady(), Completion(RandomRatio(0.1, 0.5)), Rollout(1, increments=True)]
+)
 def test_steps_never_wait_for_the_device(task: Task) -> None:
     side = np.linspace(0, 1, 8)
     x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(64, 2)
