@@ -30,7 +30,7 @@ def _preset(config: Any, recipe: Recipe, epochs: int, task: Task = STEADY) -> Pr
 
 LNO_PLUS: dict[str, dict[str, Preset]] = {
     "fast": {
-        "darcy": _preset(POINTS, DARCY, 60),
+        "darcy": _preset(POINTS, DARCY, 100),
         "ns2d": _preset(WIDE, RECIPE, 20, INCREMENTS),
         "airfoil": _preset(POINTS, RECIPE, 60),
         "elasticity": _preset(POINTS, RECIPE, 100),
@@ -53,7 +53,7 @@ LNO_PLUS: dict[str, dict[str, Preset]] = {
 # Published sizes, with the recipe above: a comparison of models, not of recipes.
 TRANSOLVER: dict[str, dict[str, Preset]] = {
     "fast": {
-        "darcy": _preset(TransolverConfig(), DARCY, 60),
+        "darcy": _preset(TransolverConfig(), DARCY, 100),
         "ns2d": _preset(TransolverConfig(width=256, slices=32), RECIPE, 20, INCREMENTS),
         "airfoil": _preset(MESH, RECIPE, 60),
         "elasticity": _preset(replace(MESH, convolution=False), RECIPE, 100),
