@@ -115,7 +115,7 @@ def test_info_tells_what_a_file_holds(run: Run, folder: Path) -> None:
         "weights",
         "t 0 to 1",
         "period 1",
-        "completion",
+        "Completion(",
         "a test",
     ):
         assert fact in model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,6 @@ from lno.config import to_dict
 from lno.data import Fields, columns
 from lno.experiments.runs import model_file
 from lno.operator import Operator
-from lno.tasks import to_json
 from lno.training.device import hardware, pick_device
 from lno.trust import Trust
 from lno.version import __version__
@@ -88,7 +88,7 @@ def describe_fields(fields: Fields) -> dict[str, str]:
     shown = ("none" if p is None else f"{p:g}" for p in period)
     lines["period"] = ", ".join(shown) if some else "none"
     lines["frame"] = fields.frame or "not given"
-    lines["provenance"] = str(fields.provenance)
+    lines["provenance"] = _listed(fields.provenance)
     lines["digest"] = fields.digest
     return lines
 
@@ -121,8 +121,8 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
     lines = {
         "operator": f"{inputs} → {', '.join(labels.names['y'])}",
         "model": f"{operator.kind}, {operator.parameters:,} weights{members}",
-        "config": str(to_dict(operator.model.config)),
-        "task": str(to_json(operator.task)),
+        "config": _listed(to_dict(operator.model.config)),
+        "task": str(operator.task),
         "trained in": box,
         "frame": labels.frame or "not given",
         "bounds": _describe_bounds(operator.trust),
@@ -130,8 +130,13 @@ def _describe_operator(operator: Operator) -> dict[str, str]:
     try:
         lines |= _describe_training(origin)
     except (LookupError, TypeError, ValueError, AttributeError):  # not what `fit` writes
-        lines["provenance"] = str(origin)
+        lines["provenance"] = _listed(origin)
     return lines
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    """Keys and their values, as `--set` takes them."""
+    return ", ".join(f"{key}={value}" for key, value in values.items()) or "none"
 
 
 def _describe_bounds(trust: Trust) -> str:
@@ -146,8 +151,8 @@ def _describe_training(origin: dict[str, Any]) -> dict[str, str]:
     if not isinstance(origin.get("data"), dict):
         return {}
     data = {k: v for k, v in origin["data"].items() if k != "digest"}
-    lines = {"data": f"{data}, digest {str(origin['data']['digest'])[:16]}"}
-    lines["recipe"] = str(origin["recipe"])
+    lines = {"data": f"{_listed(data)}, digest {str(origin['data']['digest'])[:16]}"}
+    lines["recipe"] = _listed(origin["recipe"])
     ended = "" if origin["finished"] else f" of {origin['total_steps']:,}, not finished"
     lines["training"] = (
         f"{origin['steps']:,} steps{ended} ({origin['epochs']:.4g} epochs) in {origin['seconds']} "
