@@ -262,4 +262,5 @@ def newton(
             length = torch.where(shorter, length / 2, length)
         flow = flow.plus(length, change)
         residual = equations.residual(flow, inertia)
-    return flow, residual.norm() <= enough
+    norm = residual.norm()
+    return flow, (norm <= enough) & norm.isfinite()  # not ∞ ≤ ∞, where a mesh overflows
