@@ -73,6 +73,10 @@ class Run:
         content = read_json(path, "a run of the ledger")
         try:
             run = from_dict(Run, content)
+            if run.members < 1:
+                raise ValueError(f"members: expected at least 1, got {run.members}")
+            if not run.metrics or not all(run.metrics.values()):
+                raise ValueError(f"metrics: expected errors by data set, got {run.metrics}")
             for row in run.curve:
                 for key in ("step", "seconds", "loss"):
                     require_type(f"curve: {key}", row.get(key), float)

@@ -110,6 +110,15 @@ def html_table(title: str, rows: Sequence[Sequence[object]]) -> str:
     return f"<b>{escape(visible(title))}</b><table>{''.join(lines)}</table>"
 
 
+def significant(number: float) -> str:
+    """A number with three digits, without an exponent.
+
+    >>> significant(597.04), significant(1254.0), significant(0.2345)
+    ('597', '1,250', '0.234')
+    """
+    return f"{float(f'{number:.3g}'):,g}"
+
+
 def percent(share: float) -> str:
     """A share with two decimals, or with two digits where it is small.
 

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from lno import ledger
+from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 
 
@@ -128,6 +129,9 @@ def test_files_that_are_no_runs(tmp_path, content, word):
         ("config", "text", r"Run\.config: expected a mapping"),
         ("metrics", {"test": 0.1}, r"Run\.metrics: expected a mapping of texts to mappings"),
         ("metrics", {"test": {"relative_l2": "low"}}, r"Run\.metrics"),
+        ("metrics", {}, "metrics: expected errors by data set"),
+        ("metrics", {"test": {}}, "metrics: expected errors by data set"),
+        ("members", 0, "members: expected at least 1, got 0"),
         ("curve", [1, 2], r"Run\.curve: expected a list of mappings"),
         ("curve", {"step": 1}, r"Run\.curve"),
         ("curve", [{"step": 1, "loss": 0.1}], "curve: seconds: expected a number, got None"),
@@ -143,6 +147,15 @@ def test_values_of_the_wrong_type(tmp_path, key, value, word):
     with pytest.raises(ValueError, match=word) as caught:
         Run.load(path)
     assert f"{path} is not a run of the ledger" in str(caught.value)
+
+
+def test_a_file_that_was_copied_is_no_run_of_another_seed(tmp_path):
+    spec = RunSpec("toy", "lno", "paper", 100, "fp32")
+    path = a_run(problem="toy", model="lno", recipe="paper", seed=0).save(tmp_path, spec.name(0))
+    assert list(spec.runs(tmp_path, [0])) == [0]
+    path.with_name(f"{spec.name(1)}.json").write_text(path.read_text())
+    with pytest.raises(ValueError, match="expected a run with seed 1, as its name says"):
+        spec.runs(tmp_path, range(2))
 
 
 @pytest.mark.parametrize("value", ["[" * 5000 + "]" * 5000, "9" * 5000, "1e999", "-Infinity"])

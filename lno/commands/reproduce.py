@@ -16,7 +16,7 @@ from lno.experiments.parallel import Outcome, work_off_at_once
 from lno.experiments.plan import awaited_costs, estimate, jobs_of_all, jobs_of_table, plan
 from lno.experiments.queue import Job, chosen, work_off
 from lno.experiments.sources import on_file
-from lno.experiments.tables import CONDITIONS, EXPERIMENTS, Experiment
+from lno.experiments.tables import CONDITIONS, ERRORS, EXPERIMENTS, Experiment
 from lno.models import MODELS
 from lno.report.compact import compact
 
@@ -86,7 +86,7 @@ def add_command(experiment: Experiment) -> None:
                 show_table(small)
             if waiting:
                 show(waiting)
-        show(CONDITIONS)
+        show(CONDITIONS if data is None else ERRORS)
         _conclude(outcome)
 
     name, text = experiment.name, experiment.text

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lno.experiments.claims import Verdict, at_least, sentence
-from lno.experiments.inverse_tables import UNASKED
+from lno.experiments.inverse_tables import UNASKED, as_printed
 from lno.experiments.paper import ATTENTION, PROJECTORS
 from lno.experiments.runs import RunSpec
 from lno.models.attention import LANDMARKS
@@ -206,9 +206,11 @@ class Grid:
         return ["relative L2, %", "seeds", *self.columns]
 
     def rows(
-        self, labels: Mapping[Any, str], printed: Mapping[Any, Mapping[str, float]]
+        self,
+        labels: Mapping[Any, str],
+        printed: Mapping[Any, Mapping[str, float | tuple[float, float]]],
     ) -> list[list[str]]:
-        """For each kind a row of errors, and one of the paper's."""
+        """For each kind a row of errors and one of the paper's, perhaps with deviations."""
         rows = []
         for kind, label in labels.items():
             found = [self.errors.get((where, kind)) for where in self.columns]
@@ -217,7 +219,7 @@ class Grid:
                 continue
             shown = [UNASKED if errors is None else spread(errors) for errors in found]
             rows.append([label, counted(known), *shown])
-            theirs = (f"{printed[kind][problem]:.2f}" for problem in self.columns.values())
+            theirs = (as_printed(printed[kind][problem]) for problem in self.columns.values())
             rows.append([f"{label}, as published", "", *theirs])
         return rows
 

@@ -1,7 +1,7 @@
 """Every table and figure of the paper, whether its runs are there, and whether they confirm it.
 
 A claim **holds** or **does not hold** where our runs are at least as long as the paper's. Where all
-of them are shorter, it is undecided, whatever they suggest.
+of them are shorter, or have our own recipe, it is undecided, whatever they suggest.
 """
 
 from __future__ import annotations
@@ -25,9 +25,16 @@ HOLDS_SO_FAR = Verdict("good", "holds so far")
 IN_PART = Verdict("part", "holds in part")
 FAILS = Verdict("bad", "does not hold")
 SHORTER = Verdict("open", "undecided, our runs are shorter")
+OWN_RECIPE = Verdict("open", "undecided, our runs have our own recipe")
 MISSING = Verdict("open", "undecided, runs missing")
 NO_COMMAND = Verdict("open", "undecided, no command yet", state="no runs")
 DRAWING = Verdict("open", "illustration")
+WHY = {
+    SHORTER: "our runs are shorter than the paper's",
+    OWN_RECIPE: "our runs have our own recipe",
+    MISSING: "runs are missing",
+    NO_COMMAND: "there is no command yet",
+}
 
 MODEL, FORWARD, INVERSE = "The model", "Forward problems", "Inverse problem"
 COST, ABLATIONS, SETTINGS = "Cost and resolution", "Ablations and scaling", "Settings"
@@ -114,16 +121,28 @@ def verdict_of(row: Row, results: Path) -> Verdict:
     total, absent = len(row.runs(results)), len(row.missing(results))
     state = f"{total - absent} of {total} runs" if absent else f"all {total} runs" * bool(total)
     why = " ".join(map(str, found))
-    whole = [e for e in found if e.decides and not e.shorter]
+    whole = _deciding(found)
     if any(e.differ for e in whole):
         kind = IN_PART if any(e.agree for e in whole) else FAILS
     elif whole:
         kind = HOLDS_SO_FAR if absent else HOLDS
     else:
-        kind = SHORTER if any(e.decides for e in found) else MISSING
+        kind = _undecided(found, bool(absent))
     if absent:
         why = f"{why} {'One run is' if absent == 1 else f'{absent} runs are'} missing.".strip()
     return replace(kind, why=why, state=state)
+
+
+def _deciding(found: Sequence[Evidence]) -> list[Evidence]:
+    """Evidence from runs that are as long as the paper's."""
+    return [e for e in found if e.decides and not e.shorter]
+
+
+def _undecided(found: Sequence[Evidence], runs_are_missing: bool) -> Verdict:
+    """Why evidence decides nothing."""
+    if any(e.decides for e in found):
+        return SHORTER
+    return MISSING if runs_are_missing or not found else OWN_RECIPE
 
 
 def checklist(results: Path) -> Table:
@@ -139,17 +158,12 @@ def checklist(results: Path) -> Table:
 def summary(results: Path) -> dict[Verdict, str]:
     """Three sentences: what holds, what does not, what is open."""
     holds, fails, missing = [], [], set()
-    left: dict[str, list[str]] = {
-        "our runs are shorter than the paper's": [],
-        "runs are missing": [],
-        "there is no command yet": [],
-    }
-    shorter, waiting, nothing = left.values()
+    left: dict[Verdict, list[str]] = {kind: [] for kind in WHY}
     for row in ROWS:
         if not row.experiment:
             continue  # drawings and settings
         found = row.evidence(results)
-        whole = [e for e in found if e.decides and not e.shorter]
+        whole, absent = _deciding(found), row.missing(results)
         for e in whole:
             if e.agree:
                 names = listed(case.name for case in e.agree)
@@ -158,12 +172,11 @@ def summary(results: Path) -> dict[Verdict, str]:
                 names = listed(map(str, e.differ))
                 fails.append(f"{e.claim} {e.at} {names} ({row.number})")
         if not whole:
-            reason = shorter if any(e.decides for e in found) else waiting
-            (reason if row.exists else nothing).append(row.number)
-        missing |= row.missing(results)
+            left[_undecided(found, bool(absent)) if row.exists else NO_COMMAND].append(row.number)
+        missing |= absent
     yes = "; ".join(holds) or "nothing is confirmed yet"
     no = f"that {'; that '.join(fails)}" if fails else "nothing is refuted"
-    why = [f"{_numbers(numbers)}, because {text}" for text, numbers in left.items() if numbers]
+    why = [f"{_numbers(numbers)}, because {WHY[kind]}" for kind, numbers in left.items() if numbers]
     count = f" ({len(missing):,} runs are missing in total)" if missing else ""
     return {
         HOLDS: f"**Holds in our runs:** {yes}.",
@@ -289,7 +302,7 @@ ROWS = (
         "Our presets next to the paper's. For the inverse problem we use larger batches, and "
         "follow the published code where it differs from the table.",
         judge=findings.settings_evidence,
-        command="lno train darcy --preset paper",
+        command="lno report",
         specs=tuple,
     ),
     Row(
@@ -314,7 +327,7 @@ ROWS = (
         "on Darcy and NS2d; on the other problems the error has a minimum.",
         "latents",
         findings.best_size(
-            "more latent positions keep helping on Darcy and NS2d only",
+            "the best number is as in the paper",
             "latents",
             lambda name, sizes, best: (best == sizes[-1]) == (name in _ON_VALUES),
         ),

@@ -30,17 +30,17 @@ def sentence(claim: str, verdicts: Sequence[Verdict]) -> str:
 
     >>> missing = [Verdict("pipe", None), Verdict("darcy", None)]
     >>> sentence("it doubles the error", [Verdict("ns2d", True, "2.1 times"), *missing])
-    'Paper: it doubles the error. Here: holds on ns2d (2.1 times); not run yet on pipe, darcy.'
+    'Paper: it doubles the error. Our runs: yes on ns2d (2.1 times); not run yet on pipe, darcy.'
     >>> sentence("it doubles the error", missing)
-    'Paper: it doubles the error. Here: not run yet.'
+    'Paper: it doubles the error. Our runs: not run yet.'
     """
     parts = []
-    for holds, text in ((True, "holds on"), (False, "does not hold on")):
+    for holds, text in ((True, "yes on"), (False, "no on")):
         several = [f"{v.problem} ({v.found})" for v in verdicts if v.holds is holds]
         parts += [f"{text} {', '.join(several)}"] if several else []
     absent = ", ".join(v.problem for v in verdicts if v.holds is None)
     parts += [f"not run yet on {absent}" if parts else "not run yet"] if absent else []
-    return f"Paper: {claim}. Here: {'; '.join(parts)}."
+    return f"Paper: {claim}. Our runs: {'; '.join(parts)}."
 
 
 def at_least(

@@ -22,6 +22,7 @@ from lno.experiments.runs import RunSpec
 from lno.ledger import Run
 from lno.report.runs import hardware_of, model_name
 from lno.report.tables import MISSING, Table, spread
+from lno.text import significant
 
 MODELS = (*FORWARD, "lno_plus")  # the rows
 SECONDS, SECONDS_IN_TIME = 120.0, 300.0
@@ -92,7 +93,7 @@ def epochs_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) 
         if steps is None or spec.seconds is None:
             return MISSING
         epochs = steps * spec.preset.recipe.epochs / spec.steps
-        return f"{epochs:.3g} ({1e3 * spec.seconds / steps:.3g} ms)"
+        return f"{significant(epochs)} ({significant(1e3 * spec.seconds / steps)} ms)"
 
     note = (
         "In brackets: the time per step, with the published batch size, on an otherwise idle GPU."
@@ -145,8 +146,8 @@ def _table(
     hardware = hardware_of(run for _, run in used)
     notes = [
         "Relative L2 in percent; in brackets the paper's, after 500 epochs on the published data. "
-        f"{note} Every model has its published sizes and recipe"
-        f"{f', on {hardware}' * bool(hardware)}. `lno reproduce forward`",
+        f"{note} Models have their published sizes and recipes but for what footnotes say; LNO+ "
+        f"has our own{f'. Trained on {hardware}' * bool(hardware)}. `lno reproduce forward`",
         *sorted(
             {
                 f"{model_name(spec.model)} on {spec.problem} in {spec.precision} precision."

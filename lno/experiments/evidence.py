@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from lno.experiments.presets import PAPER_RECIPE
 from lno.experiments.runs import RunSpec
+from lno.ledger import Run
 
 SEEDS = range(5)  # as many as the paper has of anything
 NAMES = {"ns2d": "NS2d"}  # as the paper writes it
@@ -146,6 +147,28 @@ def errors_of(specs: Sequence[RunSpec], results: Path) -> dict[RunSpec, Found]:
     return found
 
 
+def longest_runs(
+    specs: Sequence[RunSpec], seeds: Sequence[int], results: Path
+) -> dict[tuple[str, str, str], tuple[RunSpec, list[Run]]]:
+    """By model, problem and protocol: the spec with the paper's recipe that is trained for longest.
+
+    Of equally long ones that with the most seeds, then the one in tf32, like all other models.
+    """
+    best: dict[tuple[str, str, str], tuple[RunSpec, list[Run]]] = {}
+
+    def rank(spec: RunSpec, runs: Sequence[Run]) -> tuple[float, int, bool]:
+        return min(run.epochs for run in runs), len(runs), spec.precision == "tf32"
+
+    for spec in (spec for spec in specs if spec.recipe == "paper"):
+        runs, key = (
+            list(spec.runs(results, seeds).values()),
+            (spec.model, spec.problem, spec.protocol),
+        )
+        if runs and (key not in best or rank(spec, runs) > rank(*best[key])):
+            best[key] = spec, runs
+    return best
+
+
 def means_of(spec: RunSpec, results: Path, metric: str) -> dict[str, float]:
     """The mean error of a spec on each test set that all of its runs have."""
     runs = list(spec.runs(results, SEEDS).values())
@@ -153,12 +176,14 @@ def means_of(spec: RunSpec, results: Path, metric: str) -> dict[str, float]:
     return {name: sum(run.metrics[name][metric] for run in runs) / len(runs) for name in names}
 
 
-def longest(found: dict[RunSpec, Found]) -> dict[str, dict[RunSpec, Found]]:
-    """By problem, or stage of the inverse problem: the longest training that several specs have."""
-    budgets: dict[tuple[str, int], dict[RunSpec, Found]] = {}
-    for spec, each in found.items():
-        name = f"{spec.recipe}s" if spec.problem == "burgers" else paper_name(spec.problem)
-        budgets.setdefault((name, each.epochs), {})[spec] = each
+def complete(specs: Sequence[RunSpec], results: Path) -> dict[str, dict[RunSpec, Found]]:
+    """By problem: the longest training for which all of its specs have runs."""
+    found = errors_of(specs, results)
+    budgets: dict[tuple[str, int], list[RunSpec]] = {}
+    for spec in specs:
+        budgets.setdefault((paper_name(spec.problem), spec.epochs or 0), []).append(spec)
     return {
-        name: several for (name, _), several in sorted(budgets.items()) if len(several) > 1
+        name: {spec: found[spec] for spec in several}
+        for (name, _), several in sorted(budgets.items(), key=lambda item: item[0])
+        if all(spec in found for spec in several)
     }  # of each name the last

@@ -65,7 +65,7 @@ def _transolver(results: Path) -> tuple[str, str]:
         f"{time:.2f} times the time and {memory:.2f} times the memory of an epoch; "
         f"{a / b:.2f} times the error after {EPOCHS['darcy']} epochs"
     )
-    return text, "`lno reproduce forward`"
+    return text, "`lno reproduce efficiency`, `lno reproduce forward`"
 
 
 def _memory(results: Path) -> tuple[str, str]:

@@ -43,7 +43,7 @@ def completer_table(specs: Sequence[Stage], seeds: Sequence[int], results: Path)
     for model in _models(specs):
         name, once, often = _published(model), paper.COMPLETER[model], paper.COMPLETER_SPREAD[model]
         rows.append([name, "1", *(f"{once[ratio]:.2f}" for ratio in RATIOS)])
-        rows.append([name, "3", *(_printed(often[ratio]) for ratio in RATIOS)])
+        rows.append([name, "3", *(as_printed(often[ratio]) for ratio in RATIOS)])
     notes = [
         f"Burgers' equation, observed and reconstructed for {_window()}. Unless its row says "
         "otherwise, one model handles all ratios, with a new one drawn in every step. The paper "
@@ -68,7 +68,7 @@ def propagator_table(specs: Sequence[Stage], seeds: Sequence[int], results: Path
     for model in _models(specs):
         name, once = _published(model), paper.PROPAGATOR[model]
         rows.append([name, "1", *(f"{once[source]:.2f}" for source in sources)])
-        truth = _printed(paper.PROPAGATOR_SPREAD[model])
+        truth = as_printed(paper.PROPAGATOR_SPREAD[model])
         rows.append([name, "3", truth, *[UNASKED] * len(after)])
     notes = [
         "Burgers' equation: errors at t = 0 and t = 1 of propagators whose input is the field for "
@@ -216,8 +216,14 @@ def _models(specs: Sequence[RunSpec]) -> list[str]:
     return [model for model in MODELS if any(spec.model == model for spec in specs)]
 
 
-def _printed(often: tuple[float, float]) -> str:
-    return f"{often[0]:.2f} ± {often[1]:.2f}"
+def as_printed(value: float | tuple[float, float]) -> str:
+    """A number of the paper, or a mean and its standard deviation.
+
+    >>> as_printed(0.6), as_printed((0.6, 0.03))
+    ('0.60', '0.60 ± 0.03')
+    """
+    values = value if isinstance(value, tuple) else (value,)
+    return " ± ".join(f"{each:.2f}" for each in values)
 
 
 def _window() -> str:

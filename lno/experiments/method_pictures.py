@@ -97,7 +97,7 @@ def attention() -> Figure:
             draw_field(axis, plane, field / field.max(), "Blues", 0.0, 1.0)
     for axis, k in zip(axes[0], chosen, strict=True):
         axis.set_title(f"latent position {k}", fontsize=10)
-    for axis, name in zip(axes[:, 0], ("encoder: reads here", "decoder: read here"), strict=True):
+    for axis, name in zip(axes[:, 0], ("encoder: attends to", "decoder: attended by"), strict=True):
         axis.set_ylabel(f"{name}\nt", fontsize=9)
     for axis in axes[1]:
         axis.set_xlabel("x")

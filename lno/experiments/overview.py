@@ -11,8 +11,10 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from lno.experiments import efficiency, paper
-from lno.experiments.evidence import means_of, paper_name
-from lno.experiments.findings import settings_of
+from lno.experiments.cases import obstacle
+from lno.experiments.comparison import ADAPTED, CANNOT
+from lno.experiments.evidence import longest_runs, means_of, paper_name
+from lno.experiments.findings import data_of, settings_of
 from lno.experiments.inverse import TRUTH, Stage, percent
 from lno.experiments.presets import RATIOS
 from lno.experiments.resolution import GRIDS
@@ -22,6 +24,7 @@ from lno.report import html
 from lno.report.comparisons import Dot, Series, dots, lines
 from lno.report.runs import colour_of, model_name
 from lno.report.tables import MISSING, Table, spread
+from lno.text import significant
 
 Drawn = list[tuple[str, Figure]]  # captions and figures; none where there are no runs
 NOT_PRINTED = "–"
@@ -30,31 +33,52 @@ COSTS = ("parameters", "peak_memory_gb", "seconds_per_epoch")
 
 def forward_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
     """A row for each model, a column for each problem: our longest training, and the paper's."""
-    best, rows = _longest_runs(specs, seeds, results), []
+    best, rows, notes = longest_runs(specs, seeds, results), [], []
+    problems = list(paper.FORWARD["lno"])
     for model, printed in paper.FORWARD.items():
-        cells = []
-        for problem in paper.FORWARD["lno"]:
-            runs = best.get((model, problem), [])
-            errors = [run.metrics["test"]["relative_l2"] for run in runs]
-            cells.append(f"{spread(errors)} ({runs[0].epochs:g})" if runs else MISSING)
+        cells = [_longest(model, problem, best) for problem in problems]
         rows.append([f"{model_name(model)}, ours", *cells])
-        shown = [_printed(printed.get(problem)) for problem in paper.FORWARD["lno"]]
-        rows.append([_published(model), *shown])
-    header = ["relative L2, %", *map(paper_name, paper.FORWARD["lno"])]
-    note = "In brackets: epochs. ±: standard deviation over three seeds."
-    return Table("Forward problems, longest runs", header, rows, [note])
+        rows.append([_published(model), *(_printed(printed.get(problem)) for problem in problems)])
+    for (model, problem, protocol), found in best.items():
+        if data := data_of(protocol):
+            notes.append(f"{model_name(model)} on {paper_name(problem)}{data}: {_shown(*found)}.")
+    header = ["relative L2, %", *map(paper_name, problems)]
+    first = (
+        "In brackets: epochs, and the precision if it is not tf32. ±: standard deviation over "
+        f"seeds. {ADAPTED}: not all as published for this problem (the footnotes of the tables by "
+        f"training time say what). {CANNOT}: the model cannot be trained on this problem."
+    )
+    return Table("Forward problems, longest runs", header, rows, [first, *notes])
+
+
+def _longest(
+    model: str, problem: str, best: Mapping[tuple[str, str, str], tuple[RunSpec, list[Run]]]
+) -> str:
+    """The cell of a model and a problem."""
+    found = best.get((model, problem, "standard"))
+    if found is not None:
+        return _shown(*found)
+    return MISSING if obstacle(problem, model) is None else CANNOT
+
+
+def _shown(spec: RunSpec, runs: Sequence[Run]) -> str:
+    """The error of a setup, and how long it was trained."""
+    errors = [run.metrics["test"]["relative_l2"] for run in runs]
+    mark = ADAPTED if spec.preset.adapted else ""
+    precision = "" if spec.precision == "tf32" else f", {spec.precision}"
+    return f"{spread(errors)}{mark} ({significant(runs[0].epochs)}{precision})"
 
 
 def forward_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Drawn:
     """The same as a picture."""
-    best, panels = _longest_runs(specs, seeds, results), {}
+    best, panels = longest_runs(specs, seeds, results), {}
     for problem in paper.FORWARD["lno"]:
         rows = []
         for model, printed in paper.FORWARD.items():
-            runs = best.get((model, problem), [])
+            _, runs = best.get((model, problem, "standard"), (None, []))
             errors = [100 * run.metrics["test"]["relative_l2"] for run in runs]
             ours = sum(errors) / len(errors) if errors else None
-            remark = f"{runs[0].epochs:g} epochs" if runs else ""
+            remark = f"{significant(runs[0].epochs)} epochs" if runs else ""
             colour = colour_of(model, list(paper.FORWARD))
             rows.append(Dot(model_name(model), ours, printed.get(problem), remark, colour))
         panels[paper_name(problem)] = rows
@@ -170,8 +194,12 @@ def cost_table(results: Path) -> Table:
             shown = [f"{printed[problem][k]:.2f}" for problem in problems]
             rows.append([f"{name}: {_published(model)}", *shown])
     where = ", ".join(sorted({row["hardware"] for row in by.values()})) or "nothing yet"
-    note = f"Ours on {where}, the paper's on an RTX 3090; batches of 4."
-    return Table("Cost of training", ["", *map(paper_name, problems)], rows, [note])
+    notes = [
+        f"Ours on {where}, the paper's on an RTX 3090; batches of 4.",
+        "Our Transolver has the sizes of its authors' code, and more parameters than the one that "
+        "the paper measured.",
+    ]
+    return Table("Cost of training", ["", *map(paper_name, problems)], rows, notes)
 
 
 def spread_table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
@@ -200,25 +228,6 @@ def settings_table(results: Path) -> Table:
         rows.append([f"{name}, ours", *map(str, settings_of(name).values())])
         rows.append([f"{name}, {html.PUBLISHED}", *map(str, printed.values())])
     return Table("Settings", ["benchmark", *paper.SETTINGS["Darcy"]], rows)
-
-
-def _longest_runs(
-    specs: Sequence[RunSpec], seeds: Sequence[int], results: Path
-) -> dict[tuple[str, str], list[Run]]:
-    """By model and problem: the runs with the paper's recipe and the most epochs."""
-    best: dict[tuple[str, str], list[Run]] = {}
-    for spec in (spec for spec in specs if spec.recipe == "paper"):
-        runs = list(spec.runs(results, seeds).values())
-        key = (spec.model, spec.problem)
-        if runs and (key not in best or _rank(runs) > _rank(best[key])):
-            best[key] = runs
-    return best
-
-
-def _rank(runs: Sequence[Run]) -> tuple[float, int, float]:
-    """The longest first, then the most seeds, then the smallest error."""
-    errors = [run.metrics["test"]["relative_l2"] for run in runs]
-    return min(run.epochs for run in runs), len(runs), -sum(errors) / len(errors)
 
 
 def _stages(

@@ -62,6 +62,9 @@ EFFICIENCY: dict[str, dict[str, tuple[float, float, float]]] = {
 
 # Table 5: relative L2, percent, trained on 43² points and tested on others.
 RESOLUTION: dict[str, dict[int, float]] = {
+    "fno": {61: 11.64, 85: 17.97, 141: 26.79, 211: 31.60, 241: 36.31},
+    "ono": {61: 2.04, 85: 2.59, 141: 3.15, 211: 3.49, 241: 3.86},
+    "gnot": {61: 2.56, 85: 2.75, 141: 2.94, 211: 3.05, 241: 3.17},
     "lno": {61: 1.79, 85: 1.92, 141: 2.14, 211: 2.29, 241: 2.44},
     "transolver": {61: 2.39, 85: 2.40, 141: 2.58, 211: 2.79, 241: 2.90},
 }
@@ -103,6 +106,9 @@ PROJECTORS: dict[bool, dict[str, float]] = {
 # of different models in solving the forward problem": relative L2, percent. The means are those of
 # Table 1.
 _DEVIATIONS = {
+    "ffno": _row(PROBLEMS, 0.01, 0.25, 0.03, 0.03, 0.02, 0.02),
+    "ufno": _row(PROBLEMS, 0.02, 0.29, 0.05, 0.03, 0.03, 0.02),
+    "gnot": _row(PROBLEMS, 0.02, 0.28, 0.02, 0.03, 0.07, 0.02),
     "lno": _row(PROBLEMS, 0.01, 0.22, 0.05, 0.03, 0.03, 0.03),
     "transolver": _row(PROBLEMS, 0.01, 0.17, 0.02, 0.02, 0.02, 0.01),
 }

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from lno import tasks
 from lno.experiments.cases import CASES
+from lno.experiments.datasets import protocol_of
 from lno.experiments.efficiency import Key, measured, step_cost
 from lno.experiments.preset import Preset
 from lno.experiments.presets import preset
@@ -84,7 +86,7 @@ def plan(jobs: Sequence[Job], results: Path) -> list[Table]:
     """Jobs as tables with about how long they take: what tables need, the rest, and the totals."""
     if not jobs:
         return [Table("Missing runs", COLUMNS, [], ["nothing is missing"])]
-    titles = {True: "Missing runs", False: "Missing runs that no table needs"}
+    titles = {True: "Missing runs", False: "Further missing runs: not required"}
     parts = {title: [j for j in jobs if j.required is kind] for kind, title in titles.items()}
     found = [
         Table(title, COLUMNS, [_row(job, results) for job in part])
@@ -149,7 +151,9 @@ def estimate(spec: RunSpec, seeds: int, results: Path) -> float | None:
     for run in alike:
         return run.seconds / run.steps / run.members * spec.steps * seeds / 60
     if spec.protocol != "standard":
-        return None
+        usual = replace(spec, protocol="standard")
+        minutes = estimate(usual, seeds, results)
+        return None if minutes is None else minutes * _relative_size(spec, usual)
     costs = [r for r in measured(results).values() if r["model"] == spec.model]
     costs = [r for r in costs if r["problem"] in CASES]
     here = [r for r in costs if (r["problem"], r["precision"]) == (spec.problem, spec.precision)]
@@ -176,6 +180,21 @@ def _relative_cost(spec: RunSpec, other: RunSpec) -> float:
     at these sizes, launching their kernels does.
     """
     return _blocks(spec.preset) / _blocks(other.preset) * max(1.0, spec.steps / other.steps)
+
+
+def _relative_size(spec: RunSpec, other: RunSpec) -> float:
+    """The cost of a run on more or fewer points and samples of the same problem.
+
+    A step on a quarter of the points takes about half as long: it has as many kernels.
+    """
+    points, theirs = _points(spec), _points(other)
+    return max(points / theirs, 0.5) * spec.steps / other.steps
+
+
+def _points(spec: RunSpec) -> float:
+    """Points of a sample, of problems that are solved on a square grid; elsewhere 1."""
+    made = protocol_of(spec.problem, spec.protocol).parameters
+    return float(((made["grid"] - 1) // made["every"] + 1) ** 2) if "every" in made else 1.0
 
 
 def _blocks(chosen: Preset) -> int:

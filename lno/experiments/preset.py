@@ -34,7 +34,7 @@ class Preset:
         raw_coordinates: read periodic coordinates as plain numbers, as the paper does, not as cos
             and sin.
         conditional: condition predictions on the observations.
-        adapted: how sizes or recipe differ from what was published; empty if they do not.
+        adapted: how sizes, inputs or recipe differ from what was published; empty if they do not.
     """
 
     protocol: str

@@ -17,8 +17,8 @@ and where ours differ:
   library, these are the nodes' once or twice.
 - `StepLR` lowers the learning rate after a number of epochs, here after a part of the run.
 
-Where nothing was published for a problem, sizes and recipe are those of the nearest one, and
-`Preset.adapted` says so.
+Where nothing was published for a problem, sizes and recipe are those of the nearest one.
+`Preset.adapted` says so, as it says where a model reads or learns something else.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ ONO = replace(LIBRARY, clip=0.1 / 4)
 
 OF_PIPE, OF_DARCY = "sizes and recipe of Pipe", "sizes and recipe of Darcy"
 IN_SPACE_TIME = "the published model has time as a third axis"
+FORCED = "trained with teacher forcing, the published model on its own predictions"
+NO_RADII = "the published model also reads the radii of the hole"
 
 
 def _presets(rows: dict[str, Row]) -> dict[str, Preset]:
@@ -106,7 +108,7 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
     "fno": _presets(
         {
             "darcy": (FNOConfig(), DARCY),
-            "ns2d": (replace(_FNO, width=64), HALVED),
+            "ns2d": (replace(_FNO, width=64), HALVED, FORCED),
             "airfoil": (replace(_FNO, width=32), LIBRARY),
             "elasticity": (replace(_FNO, width=32, cloud=_CLOUD), LIBRARY),
             "plasticity": (replace(_FNO, time_input=True), replace(LIBRARY, batch=8)),
@@ -118,10 +120,10 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
             "darcy": (_GEOFNO, GEOFNO, OF_PIPE),
             "ns2d": (replace(_GEOFNO, padding=0), GEOFNO, OF_PIPE),
             "airfoil": (replace(_GEOFNO, row_modes=24), GEOFNO),
-            # The published model also reads the radii of the hole.
             "elasticity": (
                 replace(_GEOFNO, cloud=LatentGrid(rows=40, columns=40)),
                 replace(GEOFNO, schedule="halve_tenths"),
+                NO_RADII,
             ),
             "plasticity": (_GEOFNO, GEOFNO, IN_SPACE_TIME),
             "pipe": (_GEOFNO, GEOFNO),
@@ -130,17 +132,17 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
     "ffno": _presets(
         {
             "darcy": (_FFNO, FFNO, OF_PIPE),
-            # The published model reads one frame, to which noise is added.
             "ns2d": (
                 replace(_FFNO, shared=True, image=0),
                 replace(FFNO, batch=19, learning_rate=2.5e-3),
+                "the published model reads one frame, to which noise is added",
             ),
             "airfoil": (replace(_FFNO, row_modes=32), FFNO),
-            # 24 layers, of which the last is the way back to points. The published model also reads
-            # the radii of the hole.
+            # 24 layers, of which the last is the way back to points.
             "elasticity": (
                 replace(_FFNO, layers=23, mlp_ratio=2, image=_IMAGE),
                 replace(FFNO, batch=20),
+                NO_RADII,
             ),
             "plasticity": (
                 replace(_FFNO, row_modes=32, column_modes=12),
@@ -153,7 +155,7 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
     "ufno": _presets(
         {
             "darcy": (UFNOConfig(), DARCY),
-            "ns2d": (replace(_UFNO, width=64, batch_norm=False), HALVED),
+            "ns2d": (replace(_UFNO, width=64, batch_norm=False), HALVED, FORCED),
             "airfoil": (_UFNO, replace(HALVED, learning_rate=1e-3)),
             "elasticity": (replace(_UFNO, width=128, cloud=_CLOUD), SINGLE),
             "plasticity": (
@@ -166,7 +168,7 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
     "lsm": _presets(
         {
             "darcy": (replace(_LSM, width=64), COUPLED),
-            "ns2d": (replace(_LSM, width=64, batch_norm=False), HALVED),
+            "ns2d": (replace(_LSM, width=64, batch_norm=False), HALVED, FORCED),
             "airfoil": (_LSM, LIBRARY),
             "elasticity": (replace(_LSM, cloud=_CLOUD), LIBRARY),
             "plasticity": (replace(_LSM, time_input=True, batch_norm=False), LIBRARY),
@@ -231,6 +233,7 @@ PUBLISHED: dict[str, dict[str, Preset]] = {
             "ns2d": (
                 replace(_ONO, modes=16, attention="softmax"),
                 replace(ONO, batch=8, clip=0.1 / 80),
+                FORCED,
             ),
             "airfoil": (replace(_ONO, layers=6), ONO),
             "elasticity": (_ONO, replace(ONO, batch=8, clip=0.1 / 8)),

@@ -57,7 +57,7 @@ DRAWINGS: dict[str, tuple[str, Callable[[], Figure]]] = {
     ),
     "Figure 2": (
         "Attention weights of the completer shipped with the package, relative to their maximum, "
-        "for latent positions that attend to distant points. Encoder and decoder share scores.",
+        "for latent positions that attend to different regions. Encoder and decoder share scores.",
         method_pictures.attention,
     ),
 }

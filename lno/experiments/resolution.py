@@ -18,6 +18,7 @@ from lno.data import Fields
 from lno.evaluation import Errors
 from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import RESOLUTION
+from lno.experiments.presets import usual_preset
 from lno.experiments.runs import RunSpec
 from lno.operator import Operator
 from lno.problems import Darcy
@@ -39,9 +40,18 @@ class OnGrids(RunSpec):
         return {f"test:grid={n}": operator.on_grid((n, n)).errors(at_nodes(fine, n)) for n in GRIDS}
 
 
+_REQUIRED = ("lno", "transolver", "lno_plus")
 SPECS = tuple(
-    OnGrids("darcy", model, recipe, 100, "tf32", "resolution")
-    for model, recipe in (("lno", "paper"), ("transolver", "paper"), ("lno_plus", "fast"))
+    OnGrids(
+        "darcy",
+        model,
+        usual_preset(model),
+        100,
+        "tf32",
+        "resolution",
+        required=int(model in _REQUIRED),
+    )
+    for model in dict.fromkeys((*_REQUIRED, *RESOLUTION))
 )
 
 

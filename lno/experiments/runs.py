@@ -123,7 +123,18 @@ class RunSpec:
     def runs(self, results: Path, seeds: Sequence[int]) -> dict[int, Run]:
         """The runs in the ledger, by seed."""
         paths = {seed: self.path(results, seed) for seed in seeds}
-        return {seed: Run.load(path) for seed, path in paths.items() if path.exists()}
+        return {seed: self._run(path, seed) for seed, path in paths.items() if path.exists()}
+
+    def _run(self, path: Path, seed: int) -> Run:
+        """The run in a file, which could have been renamed or copied."""
+        run = Run.load(path)
+        for key, expected in (("model", self.model), ("recipe", self.setup), ("seed", seed)):
+            if (got := getattr(run, key)) != expected:
+                raise ValueError(
+                    f"{path}: expected a run with {key} {expected!r}, as its name says, got "
+                    f"{got!r}. Restore the file, or delete it to make the run again"
+                )
+        return run
 
     def missing(self, results: Path, seeds: Sequence[int]) -> list[int]:
         """The seeds that have no run in the ledger."""

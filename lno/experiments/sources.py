@@ -189,7 +189,11 @@ def on_file(specs: Sequence[RunSpec], path: Path, experiment: Experiment) -> lis
     split_of(fields)
     where = str(path.resolve())
     tasks = (_task_on(fields, spec.preset.task, spec.model, None, spec.recipe) for spec in found)
-    return [replace(spec, data=where, task=task) for spec, task in zip(found, tasks, strict=True)]
+    made = (
+        replace(spec, data=where, task=task, protocol="standard")
+        for spec, task in zip(found, tasks, strict=True)
+    )
+    return list(dict.fromkeys(made))  # protocols differ in their data alone
 
 
 def problem_of(fields: Fields, path: Path) -> str:

@@ -86,21 +86,24 @@ def dots(panels: Mapping[str, Sequence[Dot]], label: str, even: float | None = N
 
 def lines(series: Sequence[Series], ticks: Sequence[str], x: str, y: str) -> Figure:
     """Numbers at a few places along an axis, on a logarithmic axis upwards."""
-    figure = Figure(figsize=(6.0, 4.0), layout="constrained")
+    figure = Figure(figsize=(7.0, 4.0), layout="constrained")
     axis = figure.subplots()
     for one in series:
+        label: str | None = plain(one.name)  # of the first line of the two
         for values, look in (
-            (one.ours, {"label": plain(one.name), "marker": "o", "ms": 5}),
+            (one.ours, {"marker": "o", "ms": 5}),
             (one.paper, {"ls": (0, (4, 2)), "marker": "o", "mfc": "white", "ms": 5}),
         ):
             known = [(k, v) for k, v in enumerate(values) if v is not None]
             if known:
-                axis.plot(*zip(*known, strict=True), color=one.colour, lw=1.6, **look)  # type: ignore[arg-type]
+                look |= {"label": label, "color": one.colour, "lw": 1.6}
+                axis.plot(*zip(*known, strict=True), **look)  # type: ignore[arg-type]
+                label = None
     axis.set_xticks(range(len(ticks)), ["\n".join(map(plain, t.split("\n"))) for t in ticks])
     axis.set(xlabel=plain(x), ylabel=plain(y))
     logarithmic(axis, "y")
     _pale(axis, "y")
-    axis.legend(frameon=False, fontsize=9)
+    axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
     _legend(figure, Line2D([], [], marker="o", ms=5, color=INK), False)
     return figure
 

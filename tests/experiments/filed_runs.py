@@ -51,7 +51,7 @@ def file_run(
     values = {
         "problem": spec.problem,
         "model": spec.model,
-        "recipe": spec.recipe,
+        "recipe": spec.setup,
         "protocol": spec.protocol,
         "seed": seed,
         "epochs": spec.epochs or 0,

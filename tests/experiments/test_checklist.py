@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command_line import lno
 from filed_runs import file_run
 
-from lno.experiments import checklist, findings, inverse, paper, resolution
+from lno.experiments import checklist, findings, inverse, overview, paper, resolution
 from lno.experiments.checklist import ROWS, Row, verdict_of
 from lno.experiments.evidence import Cases
 from lno.experiments.presets import PAPER_RECIPE
@@ -47,10 +49,14 @@ def test_every_row_says_how_to_read_it_and_what_makes_it() -> None:
         assert shown[2] == (verdict_of(row, Path("nowhere")).state or "–")
 
 
-def test_commands_of_rows_are_commands() -> None:
+def test_commands_of_rows_are_commands(capsys: pytest.CaptureFixture[str]) -> None:
     for row in ROWS:
         if row.experiment in EXPERIMENTS and not row.command:
             assert row.how == f"lno reproduce {row.experiment}"
+        for each in row.how.split(" && "):
+            name, *arguments = shlex.split(each)
+            assert name == "lno"
+            lno(capsys, *arguments, "--help")
     names = {row.experiment for row in ROWS}
     paper_s = ("forward", "resolution", "completer", "propagator", "intervals")
     assert {*paper_s, "efficiency"} <= names
@@ -115,7 +121,7 @@ def test_only_runs_as_long_as_the_papers_decide(
 
 def test_what_our_own_recipe_reaches_decides_nothing() -> None:
     found = verdict_of(_row((True, 500), decides=False), Path("nowhere"))
-    assert found.text == checklist.MISSING.text and "it is so on case 0" in found.why.lower()
+    assert found.text == checklist.OWN_RECIPE.text and "it is so on case 0" in found.why.lower()
 
 
 # -- each claim ------------------------------------------------------------------------------------
@@ -154,6 +160,39 @@ def test_errors_that_are_too_large_and_another_order_do_not(tmp_path: Path) -> N
     assert {case.name for case in order.differ} == {"Darcy", "NS2d", "Elasticity", "Pipe"}
 
 
+def test_equal_time_is_a_claim_of_its_own(tmp_path: Path) -> None:
+    def errors(problem: str, model: str) -> float:
+        return paper.FORWARD[model][problem]
+
+    specs = _forward(tmp_path, 100, errors)
+    for model, error in (("lno", 2.0), ("transolver", 1.0)):  # the other way round
+        spec = RunSpec("darcy", model, "paper", precision="tf32", seconds=120)
+        file_run(tmp_path, spec, {"test": error / 100}, epochs=240.0)
+        specs.append(spec)
+    order, timed = findings.forward_evidence(specs, tmp_path)
+    assert order.shorter == "100 of 500 epochs" and len(order.agree) == 6
+    assert [case.name for case in timed.differ] == ["Darcy"] and not timed.decides
+    assert "after equal training time" in str(timed)
+
+
+def test_every_data_set_of_a_problem_is_a_case(tmp_path: Path) -> None:
+    standard = RunSpec("darcy", "lno", "paper", 500, "tf32")
+    reference = replace(standard, precision="mixed", protocol="reference")
+    mixed = replace(standard, precision="mixed")
+    for spec, error in ((standard, 0.0082), (reference, 0.0049), (mixed, 0.0081)):
+        file_run(tmp_path, spec, {"test": error})
+    [level] = findings.forward_evidence([standard, reference, mixed], tmp_path)
+    assert [str(case) for case in level.differ] == ["Darcy (0.82 %, paper 0.49 %)"]  # not the best
+    [case] = level.agree
+    assert case.name == "Darcy with the data of the reference protocol"
+    shown = overview.forward_table([standard, reference, mixed], range(3), tmp_path)
+    rows = {row[0]: row[1:] for row in shown.rows}
+    assert rows["LNO, ours"][0] == "0.820 (500)" and rows["FactFormer, ours"][3] == "cannot"
+    assert (
+        "LNO on Darcy with the data of the reference protocol: 0.490 (500, mixed)." in shown.notes
+    )
+
+
 def test_shorter_runs_say_so(tmp_path: Path) -> None:
     specs = _forward(tmp_path, 100, lambda problem, model: paper.FORWARD[model][problem])
     [order] = findings.forward_evidence(specs, tmp_path)
@@ -180,8 +219,11 @@ def test_every_resolution_is_a_case(tmp_path: Path) -> None:
     for spec in resolution.SPECS:
         scale = 0.01 if spec.model == "lno" else 0.0102
         file_run(tmp_path, spec, {f"test:grid={n}": scale * n**0.001 for n in resolution.GRIDS})
+    plus = next(spec for spec in resolution.SPECS if spec.model == "lno_plus")
+    file_run(tmp_path, plus, {f"test:grid={n}": 0.001 for n in resolution.GRIDS})
     [evidence] = findings.resolution_evidence(resolution.SPECS, tmp_path)
     assert [case.name for case in evidence.agree] == [f"{n}²" for n in paper.RESOLUTION["lno"]]
+    assert "LNO+" not in str(evidence)  # the paper says nothing about it
     assert evidence.shorter and verdict_of(BY["Table 5"], tmp_path).text == checklist.SHORTER.text
 
 
@@ -205,6 +247,13 @@ def test_the_best_model_of_each_column_is_that_of_the_paper(number: str, tmp_pat
     assert "In shorter runs" in str(best) and "With our own recipe" in str(ours)
 
 
+def test_the_papers_own_budget_decides_about_a_completer(tmp_path: Path) -> None:
+    file_run(tmp_path, inverse.AS_PUBLISHED, {"test:ratio=1%": 0.0121}, epochs=500.0)
+    [level] = BY["Table 2"].evidence(tmp_path)
+    assert [str(case) for case in level.agree] == ["1 % (1.21 %, paper 1.18 %)"]
+    assert verdict_of(BY["Table 2"], tmp_path).text == checklist.HOLDS_SO_FAR.text
+
+
 def test_gaps_in_space_and_in_time_are_compared(tmp_path: Path) -> None:
     for spec, in_space in zip(
         [s for s in inverse.ON_GRIDS if s.recipe.startswith("our-")], (2.0, 0.05), strict=True
@@ -216,6 +265,7 @@ def test_gaps_in_space_and_in_time_are_compared(tmp_path: Path) -> None:
         }
         file_run(tmp_path, spec, errors)
     [evidence] = findings.intervals_evidence(inverse.ON_GRIDS, tmp_path)
+    assert not evidence.decides and "with our own recipe" in evidence.claim
     assert [case.name for case in evidence.agree] == ["completers"]
     assert [case.name for case in evidence.differ] == ["propagators"]
 
@@ -266,7 +316,11 @@ def test_ablations_are_compared_with_the_model_as_published(tmp_path: Path) -> N
     assert [case.name for case in evidence.agree] == ["Darcy"] and evidence.shorter
     [evidence] = findings.best_as_published(exceptions=("darcy",))(specs, tmp_path)
     assert [case.name for case in evidence.differ] == ["Darcy"]
+    assert findings.best_as_published()([*specs, replace(published, epochs=200)], tmp_path)
+    untrained = Changed("darcy", "lno", "paper", 100, "tf32", "12")
+    assert findings.best_as_published()([*specs, untrained], tmp_path) == []  # one is missing
     judge = findings.best_size("4 is best", "blocks", lambda name, sizes, best: best == 4)
+    assert judge([*specs, untrained], tmp_path) == []
     [evidence] = judge(specs, tmp_path)
     assert [str(case) for case in evidence.agree] == ["Darcy (best at 4)"]
 

@@ -114,7 +114,8 @@ def test_a_data_file_has_no_budget_of_time(tmp_path: Path) -> None:
     pipe(6).save(tmp_path / "pipe.h5")
     timed = RunSpec("pipe", "lno", "paper", precision="tf32", seconds=120.0)
     full = RunSpec("pipe", "lno", "paper", 500, "tf32")
-    found = on_file([timed, full], tmp_path / "pipe.h5", tables.EXPERIMENTS["forward"])
+    twice = replace(full, protocol="reference")  # other data, which the file takes the place of
+    found = on_file([timed, full, twice], tmp_path / "pipe.h5", tables.EXPERIMENTS["forward"])
     assert [(spec.seconds, spec.epochs) for spec in found] == [(None, 500)]
 
 
@@ -168,7 +169,7 @@ def test_the_table_shows_ours_beside_the_papers_and_what_is_missing(tmp_path: Pa
     rows = {row[0]: row[1:] for row in shown.rows}
     assert list(rows)[:3] == ["FNO", "Geo-FNO", "F-FNO"] and list(rows)[-1] == "LNO"
     assert rows["FNO"] == ["1.23 (1.08)", "missing (–)"]
-    assert rows["F-FNO"] == ["2.34† (0.75)", "missing (1.85)"]
+    assert rows["F-FNO"] == ["2.34† (0.75)", "missing† (1.85)"]
     assert rows["FactFormer"][1] == "cannot"
     assert rows["LNO"] == ["missing (0.49)", "missing (0.52)"]
     notes = "\n".join(shown.remarks)

@@ -128,7 +128,7 @@ def fake(
     run = Run(
         problem="burgers",
         model=spec.model,
-        recipe=spec.recipe,
+        recipe=spec.setup,
         protocol="standard",
         seed=seed,
         epochs=spec.epochs,

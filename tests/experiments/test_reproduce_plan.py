@@ -98,6 +98,20 @@ def test_the_measured_cost_of_another_preset_counts_by_its_rounds(tmp_path: Path
     assert plan.estimate(best, 1, tmp_path) == pytest.approx(0.008 * 2500 / 60)  # 8 rounds, not 4
 
 
+def test_other_data_cost_by_their_points_and_samples(tmp_path: Path) -> None:
+    usual = RunSpec("darcy", "lno", "paper", 500, "mixed")
+    assert plan.estimate(replace(usual, protocol="reference"), 1, tmp_path) is None
+    fake(tmp_path, usual, [0.01], members=1)
+    minutes = plan.estimate(usual, 1, tmp_path)
+    reference, coarse = (
+        plan.estimate(replace(usual, protocol=name), 1, tmp_path)
+        for name in ("reference", "resolution")
+    )
+    assert minutes is not None
+    assert reference == pytest.approx(minutes * 241**2 / 85**2 * 1.024)
+    assert coarse == pytest.approx(minutes / 2)  # a quarter of the points
+
+
 def test_all_missing_runs_are_listed_required_ones_first_the_cheapest_first(
     small: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,7 +229,7 @@ def test_a_plan_of_everything_has_a_line_for_each_job_in_80_columns(
     made = plan.plan(jobs, tmp_path)
     assert [table.title for table in made][:2] == [
         "Missing runs",
-        "Missing runs that no table needs",
+        "Further missing runs: not required",
     ]
     assert sum(len(table.rows) for table in made[:2]) == len(jobs) > 100
     for table in made:
