@@ -283,7 +283,7 @@ def _require_fit(spec: Spec, task: Task, scale: Normalizers, labels: Labels) -> 
     """Raise unless the parts of an operator have the same numbers of coordinates and channels."""
     sizes = (scale.x.features, scale.in_channels, len(scale.y.mean))
     read = task.model_spec(Spec(*sizes))
-    if replace(spec, grid=None) != read:
+    if spec.of_points != read:
         raise ValueError(f"normalisers for {sizes} do not fit the model's {spec}")
     frames = task.frames if isinstance(task, Rollout) else 1
     if isinstance(task, Rollout) and task.channels != spec.out_channels:

@@ -62,7 +62,7 @@ class Fields(Exchange):
     >>> x = np.linspace(0, 1, 5)[:, None]
     >>> f = Fields(x, u=np.ones((3, 5, 1)), y=np.zeros((3, 5, 2)), names={"x": ["t"]})
     >>> len(f), f.spec
-    (3, Spec(coordinates=1, in_channels=1, out_channels=2, grid=None))
+    (3, Spec(coordinates=1, in_channels=1, out_channels=2, grid=None, periodic=()))
     >>> train, test = f.split(2, 1)
     """
 
@@ -184,7 +184,11 @@ class Fields(Exchange):
         inputs += 0 if self.parameters is None else self.parameters.shape[1]
         out = 0 if self.y is None else columns.channels(self.y)
         whole = self.grid if self.grid_index is None else None
-        return Spec(columns.channels(self.x), inputs, out, whole)
+        coordinates = columns.channels(self.x)
+        periodic: tuple[bool, ...] = ()
+        if self.period is not None and whole is not None and len(whole) == coordinates:
+            periodic = tuple(p is not None for p in self.period)
+        return Spec(coordinates, inputs, out, whole, periodic if any(periodic) else ())
 
     @property
     def digest(self) -> str:

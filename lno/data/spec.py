@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -14,20 +14,39 @@ from lno.config import require_count
 class Spec:
     """What a model must know about the data: numbers of coordinates and channels, and the grid.
 
+    Args:
+        coordinates: of a position.
+        in_channels: of the values u.
+        out_channels: of the values y.
+        grid: the number of points along each axis; None: the points form no grid.
+        periodic: whether each axis of the grid is periodic; empty: none of them is.
+
     >>> from lno import Fields
-    >>> Fields(np.zeros((6, 2)), np.zeros((4, 6, 1)), y=np.zeros((4, 6, 3)), grid=(2, 3)).spec
-    Spec(coordinates=2, in_channels=1, out_channels=3, grid=(2, 3))
+    >>> x, u, y = np.zeros((6, 2)), np.zeros((4, 6, 1)), np.zeros((4, 6, 3))
+    >>> Fields(x, u, y=y, grid=(2, 3), period=(None, 1.0)).spec.periodic
+    (False, True)
     """
 
     coordinates: int
     in_channels: int
     out_channels: int
     grid: tuple[int, ...] | None = None
+    periodic: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         require_count("coordinates", self.coordinates, 10**6)
         for name in ("in_channels", "out_channels"):
             require_count(name, getattr(self, name), 10**6, least=0)
+        if self.periodic and len(self.periodic) != len(self.grid or ()):
+            raise ValueError(
+                f"periodic: expected one value for each axis of the grid {self.grid}, got "
+                f"{self.periodic}"
+            )
+
+    @property
+    def of_points(self) -> Spec:
+        """The same sizes, of points that form no grid."""
+        return replace(self, grid=None, periodic=())
 
     @property
     def plane(self) -> tuple[int, int] | None:

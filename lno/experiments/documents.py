@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lno.experiments import highlights, ladder, model_table, pretrained
+from matplotlib.figure import Figure
+
+from lno.experiments import highlights, ladder, model_table, pareto, pretrained
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
@@ -327,6 +329,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     **{f"checks {name}": checks_table(name) for name in MESHES},
     **{f"statistics {name}": known_statistics_table(name) for name in MESHES},
 }
+PARETO = "pareto"  # a picture, and the lines of the README that show it
 PICTURES = {"ns2d_prediction": "ns2d/lno/paper-500-mixed-seed0"}  # in docs/images, of runs
 PAGES = (
     "README.md",
@@ -347,23 +350,38 @@ PAGES = (
 
 def fill(text: str, results: Path) -> str:
     """A text with the part between `<!-- name -->` and `<!-- /name -->` made anew."""
-    for name, table in TABLES.items():
+    made = {name: lambda of=of: of(results).markdown() for name, of in TABLES.items()}
+    for name, content in {**made, PARETO: lambda: _pareto(results)[0]}.items():
         before, opening, rest = text.partition(f"<!-- {name} -->\n")
         _, closing, after = rest.partition(f"<!-- /{name} -->")
         if opening and closing:
-            text = f"{before}{opening}{table(results).markdown()}\n{closing}{after}"
+            text = f"{before}{opening}{content()}\n{closing}{after}"
     return text
+
+
+def _pareto(results: Path) -> tuple[str, Figure | None]:
+    """The picture of error against training time, and the lines of the README that show it."""
+    drawn = pareto.figures(pareto.SPECS, range(3), results)
+    if not drawn:
+        return "", None
+    [(caption, figure)] = drawn
+    text = f"![{caption}](docs/images/{PARETO}.png)\n\n*{caption}. `lno reproduce pareto`*"
+    return text, figure
 
 
 def main() -> None:
     """Rewrite pages and pictures of the checkout that this file is in."""
     root = Path(__file__).parents[2]
+    results, images = root / "results", root / "docs" / "images"
     for name, run in PICTURES.items():
-        figure = sample_fields((root / "results" / run).with_suffix(".npz"), "")
-        plots.save(figure, root / "docs" / "images" / f"{name}.png", dpi=110)
+        figure = sample_fields((results / run).with_suffix(".npz"), "")
+        plots.save(figure, images / f"{name}.png", dpi=110)
+    _, against_time = _pareto(results)
+    if against_time is not None:
+        plots.save(against_time, images / f"{PARETO}.png", dpi=110)
     for page in PAGES:
         path = root / page
-        write_text(path, fill(path.read_text(encoding="utf-8"), root / "results"))
+        write_text(path, fill(path.read_text(encoding="utf-8"), results))
 
 
 def _measured(results: Path, name: str) -> Any:

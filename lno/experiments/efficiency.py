@@ -213,12 +213,12 @@ def cases(problems: Sequence[str] = (), models: Sequence[str] = ()) -> list[Key]
             if obstacle(problem, model) is not None:
                 continue
             # Also where a problem has no such preset of its own: runs then have the general one.
-            names = [name for name in ("paper", "fast") if name in PRESETS.get(model, {})]
+            names = [name for name in ("paper", "fast", "best") if name in PRESETS.get(model, {})]
             own = {name: preset(problem, name, model).recipe.batch for name in names}
             keys: set[Key] = {(problem, model, batch, name) for name, batch in own.items()}
             if problem == "darcy" or model in PRINTED:
                 keys.add((problem, model, BATCH, usual_preset(model)))
-            found += sorted(keys, key=lambda key: (key[3] != "paper", key))
+            found += sorted(keys, key=lambda key: (key[3] != "paper", key[3] == "best", key))
     return found
 
 

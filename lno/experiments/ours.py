@@ -1,9 +1,11 @@
-"""Sizes and recipes of our own: LNO+, and Transolver trained in the same way.
+"""Sizes and recipes of our own: LNO+, and LNO and Transolver trained in the same way.
 
 "fast" ends after one or two minutes on an H200, "best" after ten or less. "best-grid" has a local
 convolution, which needs a grid. What they have in common: Muon, a linear decay of the learning
 rate, the loss in physical units, symmetries of the problem, periodic coordinates as cos and sin. On
 Darcy the loss has a part for the gradient, as Transolver's has. On NS2d they learn increments.
+
+LNO keeps the one-cycle schedule, with which it is more accurate in short runs.
 """
 
 from __future__ import annotations

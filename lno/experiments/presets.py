@@ -55,6 +55,16 @@ _OURS = replace(_PROPAGATOR, epochs=200, optimizer="muon", loss="relative_mae", 
 _OUR_CONFIG = replace(PAPER_CONFIGS["burgers"], blocks=6, sharpness=LNOConfig().sharpness)
 
 
+def _like_lno_plus(problem: str) -> Preset:
+    """LNO with the recipe of LNO+, but for the schedule."""
+    chosen = ours.LNO_PLUS["fast"][problem]
+    return replace(
+        chosen,
+        config=replace(PAPER_CONFIGS[problem], sharpness=LNOConfig().sharpness),
+        recipe=replace(chosen.recipe, schedule="onecycle"),
+    )
+
+
 def _completer(config: Any, pattern: RandomRatio) -> dict[str, Preset]:
     """The paper's way to train the first stage of the inverse problem."""
     task = Completion(pattern, WINDOW)
@@ -90,21 +100,7 @@ PRESETS: dict[str, dict[str, dict[str, Preset]]] = {
             # Time is a coordinate of the data: all frames are predicted at once.
             "plasticity": Preset("standard", PAPER_CONFIGS["plasticity"], PAPER_RECIPE),
         },
-        "fast": {
-            "darcy": Preset(
-                "standard",
-                replace(PAPER_CONFIGS["darcy"], sharpness=LNOConfig().sharpness),
-                replace(PAPER_RECIPE, epochs=200, optimizer="muon", physical=True, gradient=0.1),
-                symmetries=True,
-            ),
-            "ns2d": Preset(
-                "standard",
-                PAPER_CONFIGS["ns2d"],
-                replace(PAPER_RECIPE, epochs=100, optimizer="muon"),
-                TRAJECTORY,
-                symmetries=True,
-            ),
-        },
+        "fast": {problem: _like_lno_plus(problem) for problem in ours.LNO_PLUS["fast"]},
         "small": {
             "darcy": Preset("small", _SMALL, Recipe(epochs=100, batch=4, queries=512)),
             "burgers": Preset(
@@ -216,7 +212,8 @@ def own_presets(problem: str, model: str) -> dict[str, Preset]:
 def general_preset(problem: str, name: str, model: str) -> Preset:
     """Sizes and recipe for any data, which ask for nothing that the model cannot do."""
     recipe, cls = GENERAL_RECIPES[name], MODELS[model][0]
-    if cls.queries_interact or not cls.predicts_anywhere:
+    # A query point of LNO+ runs through all rounds and costs as much as an observed one.
+    if cls.queries_interact or not cls.predicts_anywhere or model == "lno_plus":
         recipe = replace(recipe, queries=None)
     task = TASKS.get(problem, STEADY)
     if cls.embeds_time:

@@ -74,7 +74,8 @@ class LNOPlusConfig(ModelConfig):
         located: latent positions have places. False: an ablation.
         values: query points start from the values there. False: from their positions alone.
         local: k, the size of a k × k depthwise convolution of the stream in every round, which
-            needs data on a 2-D grid and predicts at its points only. None: no convolution.
+            needs data on a 2-D grid and predicts at its points only. It goes round periodic axes.
+            None: no convolution.
 
     >>> LNOPlusConfig(width=64).rounds
     4
@@ -132,10 +133,11 @@ class Round(nn.Module):
         self.norm_tokens, self.output = nn.LayerNorm(c), nn.Linear(c, c)
         self.norm_mlp = nn.LayerNorm(c)
         self.up, self.down = nn.Linear(c, 2 * c), nn.Linear(2 * c, c)
-        self.grid = spec.grid
-        self.local: nn.Module | None = None
+        self.grid, self.periodic = spec.grid, spec.periodic or (False, False)
+        self.local: nn.Conv2d | None = None
         if config.local is not None:
-            self.local = nn.Conv2d(c, c, config.local, padding="same", groups=c)
+            rows, columns = (0 if wraps else config.local // 2 for wraps in self.periodic)
+            self.local = nn.Conv2d(c, c, config.local, padding=(rows, columns), groups=c)
 
     def scores(self, at: AtPositions) -> Float[Tensor, "#b n m"]:
         """Scores of points and latent positions, before either softmax."""
@@ -164,6 +166,8 @@ class Round(nn.Module):
         r = self.norm_mlp(h)
         if self.local is not None and self.grid is not None:
             image = r.unflatten(1, self.grid).permute(0, 3, 1, 2)
+            if any(self.periodic):
+                image = wrapped(image, self.local.kernel_size[0] // 2, self.periodic)
             r = r + self.local(image).permute(0, 2, 3, 1).flatten(1, 2)
         return h + self.down(F.gelu(self.up(r)))
 
@@ -186,7 +190,12 @@ class LNOPlus(Model):
         c, local = self.config.width, self.config.local
         if local is not None:
             self.needs_grid, self.predicts_anywhere, self.streams = True, False, False
-            self.require_plane()
+            sides = self.require_plane()
+            if any(spec.periodic) and min(sides) < local // 2:
+                raise ValueError(
+                    f"LNOPlusConfig.local: {local} points are more than twice around the periodic "
+                    f"grid {sides}"
+                )
             if not self.config.values:
                 raise ValueError("LNOPlusConfig.local needs values=True, got values=False")
         self.reads_query_values = self.config.values and local is None
@@ -333,6 +342,18 @@ class LNOPlus(Model):
         with full_precision(u):
             values = interpolate(x, u, x_query, mask, weights)
         return self._observed(x_query, values)
+
+
+def wrapped(
+    image: Float[Tensor, "b c h w"], width: int, periodic: Sequence[bool]
+) -> Float[Tensor, "b c h2 w2"]:
+    """An image with `width` more pixels at both ends of its periodic axes.
+
+    >>> wrapped(torch.arange(3.0).view(1, 1, 1, 3), 1, (False, True))
+    tensor([[[[2., 0., 1., 2., 0.]]]])
+    """
+    rows, columns = (width if wraps else 0 for wraps in periodic)
+    return F.pad(image, (columns, columns, rows, rows), mode="circular")
 
 
 def fourier_features(x: Float[Tensor, "*b n d"], octaves: int) -> Float[Tensor, "*b n k"]:

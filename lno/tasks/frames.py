@@ -186,7 +186,8 @@ class Snapshots(Task):
     def model_spec(self, spec: Spec) -> Spec:
         """Time is an input channel instead of a coordinate."""
         grid = None if spec.grid is None else spec.grid[:-1]
-        return Spec(spec.coordinates - 1, spec.in_channels + 1, spec.out_channels, grid)
+        channels = spec.in_channels + 1, spec.out_channels
+        return Spec(spec.coordinates - 1, *channels, grid, spec.periodic[:-1])
 
     def normalizers(self, prepared: Fields) -> Normalizers:
         """Times from 0 to 1, all else standardised."""

@@ -6,7 +6,6 @@ import copy
 import numbers
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import UnionType
 from typing import Any
 
@@ -98,7 +97,8 @@ def check_arguments(**given: Any) -> None:
 def model_spec(prepared: Fields, normalizers: Normalizers, task: Task = STEADY) -> Spec:
     """What the model sees: encoded positions and normalised channels, as the task gives them."""
     channels = (normalizers.in_channels, len(normalizers.y.mean))
-    return task.model_spec(Spec(normalizers.x.features, *channels, prepared.spec.grid))
+    data = prepared.spec
+    return task.model_spec(Spec(normalizers.x.features, *channels, data.grid, data.periodic))
 
 
 def model_config(
@@ -196,7 +196,7 @@ def require_inputs(data: Fields, task: Task, weighted: bool) -> None:
 
 def require_alike(data: Fields, other: Fields) -> Fields:
     """Validation samples, unless a model for the training samples cannot read them."""
-    expected, got = (replace(fields.spec, grid=None) for fields in (data, other))
+    expected, got = (fields.spec.of_points for fields in (data, other))
     if expected != got:
         raise ValueError(f"validation: expected samples with {expected}, got {got}")
     return other
@@ -209,7 +209,7 @@ def copies(
     expected = model_spec(prepared, normalizers, task)
     own = task.normalizers(prepared)
     got = model_spec(prepared, own, task)
-    if replace(expected, grid=None) != replace(got, grid=None):
+    if expected.of_points != got.of_points:
         raise ValueError(
             f"cannot fine-tune: the operator was trained for {expected}, the data are {got}"
         )

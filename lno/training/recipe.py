@@ -32,7 +32,8 @@ class Recipe:
         physical: compute the loss in physical units instead of on the standardised output.
         gradient: weight of the same loss for differences between neighbours on the grid.
         queries: random query points in a step, the same for all samples of a batch; None: all of
-            them. A pointwise decoder learns equally well from a subset, and faster.
+            them. LNO's decoder learns equally well from a subset, and faster. LNO+, whose query
+            points run through all rounds, takes longer if they are not the observed points.
         point_dropout: share of the observed points dropped at random in each step, also from the
             queries if these are the observed points. It prevents overfitting to a fixed mesh and
             makes a model less dependent on the resolution.

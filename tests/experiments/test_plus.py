@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,17 @@ def test_every_row_of_the_ladder_changes_something() -> None:
             assert same == (label == ladder.KEPT), (label, problem)
 
 
+def test_other_models_are_trained_like_lno_plus() -> None:
+    """Rows compare models: all else is the same, but for the schedule of LNO."""
+    for problem, spec in ladder.ROWS[ladder.KEPT].items():
+        for label in ("LNO", "Transolver"):
+            other = replace(ladder.ROWS[label][problem].preset, config=None)
+            schedule = "onecycle" if label == "LNO" else "linear"
+            assert other.recipe.schedule == schedule
+            recipe = replace(other.recipe, schedule="linear")
+            assert replace(other, recipe=recipe) == replace(spec.preset, config=None)
+
+
 def test_the_ladder_shows_errors_and_their_ratio_to_that_of_all_ingredients(tmp_path: Path) -> None:
     fake(tmp_path, ladder.ROWS[ladder.KEPT]["darcy"], [0.004, 0.006])
     fake(tmp_path, ladder.ROWS["latent positions without places"]["darcy"], [0.010])
@@ -57,6 +69,8 @@ def test_error_against_time_takes_the_better_recipe_and_names_the_lowest(tmp_pat
     assert found["transolver"].recipe == "fast" and found["lno"].mean == 0.010
     assert not any("lowest" in n for n in pareto.table(pareto.SPECS, [0], tmp_path).notes)
     fake(tmp_path, spec("lno_plus", "fast"), [0.006])
+    with pytest.raises(StopIteration):  # too large for a minute
+        spec("lno_plus", "best")
     shown = pareto.table(pareto.SPECS, [0], tmp_path)
     assert "darcy, lowest error: LNO+ at 1 min." in shown.notes
     [(_, figure)] = pareto.figures(pareto.SPECS, range(3), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from lno import Spec
 from lno.data import Fields
 from lno.models import LNOPlus, LNOPlusConfig, interpolation
 from lno.models.interpolation import Interpolant, interpolate
-from lno.models.lno_plus import fourier_features
+from lno.models.lno_plus import Round, fourier_features
 from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
 
@@ -290,3 +291,40 @@ def test_convolutions_need_a_grid_and_values() -> None:
         LNOPlus(Spec(2, 1, 1), local)
     with pytest.raises(ValueError, match="needs values=True"):
         LNOPlus(Spec(2, 1, 1, (4, 5)), replace(local, values=False))
+
+
+@pytest.mark.parametrize("periodic", [(True, True), (True, False), ()])
+def test_convolutions_go_round_periodic_axes(periodic: tuple[bool, ...]) -> None:
+    """Shifting the stream along a periodic axis shifts what a round makes of it."""
+    spec = Spec(2, 1, 1, (6, 8), periodic)
+    torch.manual_seed(0)
+    round_ = Round(spec, replace(PLUS, local=5))
+    h, z = torch.randn(1, 48, PLUS.width), torch.randn(1, PLUS.latents, PLUS.width)
+    alike = torch.zeros(1, 48, PLUS.latents)  # all points read the same
+
+    def shifted(values: torch.Tensor, axis: int) -> torch.Tensor:
+        return values.unflatten(1, (6, 8)).roll(2, 1 + axis).flatten(1, 2)
+
+    with torch.no_grad():
+        after = round_.update(h, alike, z)
+        for axis, wraps in enumerate(periodic or (False, False)):
+            found = round_.update(shifted(h, axis), alike, z)
+            assert close(found, shifted(after, axis), 1e-5) == wraps
+
+
+def test_operators_know_which_axes_are_periodic(tmp_path: Path) -> None:
+    side = np.arange(8) / 8
+    x = np.stack(np.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    u = np.random.default_rng(0).normal(size=(6, 64, 1))
+    data = Fields(x, u, y=u, grid=(8, 8), period=(1.0, None))
+    config = {**TINY, "local": 3}
+    operator = lno.Operator.fit(data, model="lno_plus", config=config, epochs=1, progress=False)
+    assert operator.model.spec.periodic == (True, False)
+    operator.save(tmp_path / "m.safetensors")
+    again = lno.Operator.load(tmp_path / "m.safetensors")
+    assert again.model.spec == operator.model.spec
+    assert np.array_equal(again.predict(x, u), operator.predict(x, u))
+    with pytest.raises(ValueError, match="more than twice around the periodic grid"):
+        LNOPlus(Spec(3, 1, 1, (8, 8), (True, False)), replace(PLUS, local=19))
+    with pytest.raises(ValueError, match="one value for each axis of the grid"):
+        Spec(3, 1, 1, (8, 8), (True,))
