@@ -11,7 +11,8 @@ point the result is the value observed there, and linear functions are reproduce
 limited to the range of the observed values, so nothing grows far from all observations.
 
 All weights are a softmax of scores, so observing every point twice changes nothing, and padding can
-be masked as in any attention.
+be masked as in any attention. Where no observation counts, all do; where there is none, the result
+is zero.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from lno.models.streamed import adjusted_scores, slices
 POWER = 10.0
 SAME = 1e-12  # added to squared distances: points closer than its square root are the same
 RIDGE = 1e-3  # of the slope, relative to the variance of positions: they may lie on a line or plane
+ROUNDING = 16.0  # of positions seen from a query, in units in the last place
 TINY = 1e-30  # added to what may be zero over zero
 NEIGHBOURS = 24  # of a query, of many observations; all others together hardly count
 PAIRS = 2**23  # of a query and an observation, computed at once
@@ -55,6 +57,8 @@ def interpolate(
     """
     if torch.compiler.is_exporting():  # a graph for any number of points has no loop over parts
         return _interpolated(x, u, x_query, mask, weights)
+    if x.shape[1] == 0 or x_query.shape[1] == 0:
+        return u.new_zeros(len(u), x_query.shape[1], u.shape[2])
     size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
     parts = slices(x_query.shape[1], size)
     return torch.cat([_interpolated(x, u, x_query[:, p], mask, weights) for p in parts], dim=1)
@@ -74,6 +78,7 @@ def _interpolated(
     real = mask if weights is None else (weights > 0) & (True if mask is None else mask)
     low, high, nearest = u, u, square
     if real is not None:
+        real = real | ~real.any(dim=1, keepdim=True)
         low, high = (u.masked_fill(~real[..., None], v) for v in (torch.inf, -torch.inf))
         nearest = square.masked_fill(~real[..., None], torch.inf)
     low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
@@ -88,13 +93,14 @@ def _interpolated(
     behind = square - nearest.amin(dim=1, keepdim=True)
     without = torch.where(behind > 0, behind.clamp(min=TINY).log(), least)
     radius = 1 / (softmax(by_distance(square) + without) / square).sum(dim=1, keepdim=True)
-    shift = (low + high) / 2  # products of large values would cancel
-    u = (u - shift).to(square.dtype)
+    # From −1 to 1: products of other values would cancel, or overflow.
+    shift, size = (low + high) / 2, ((high - low) / 2).clamp(min=TINY)
+    u = ((u - shift) / size).to(square.dtype)
     slope = _slope(away, u, softmax(by_distance(square + radius)))
     w = softmax(by_distance(square))
     offset = torch.stack([(w * a).sum(dim=1) for a in away], dim=-1)[..., None, :]
     values = torch.matmul(w.mT, u) - torch.matmul(offset, slope).squeeze(-2)
-    return (values + shift).clamp(low, high)
+    return (size * values + shift).clamp(low, high)
 
 
 def _slope(
@@ -107,14 +113,19 @@ def _slope(
         u: the observed values.
         w: their weights, normalised.
     """
-    weighted = [w * a for a in away]
-    x = torch.stack([a.sum(dim=1) for a in weighted], dim=-1)
-    rows = [torch.stack([(a * b).sum(dim=1) for b in away], dim=-1) for a in weighted]
-    spread = torch.stack(rows, dim=-2) - x[..., :, None] * x[..., None, :]
+    x = torch.stack([(w * a).sum(dim=1) for a in away], dim=-1)
+    # Centred before they are multiplied: far from all observations, products would cancel.
+    centred = [a - m[:, None] for a, m in zip(away, x.unbind(-1), strict=True)]
+    weighted = [w * a for a in centred]
+    rows = [torch.stack([(a * b).sum(dim=1) for b in centred], dim=-1) for a in weighted]
+    spread = torch.stack(rows, dim=-2)
     mixed = torch.stack([torch.matmul(a.mT, u) for a in weighted], dim=-2)
-    mixed = mixed - x[..., None] * torch.matmul(w.mT, u)[..., None, :]
-    total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] + TINY
-    ridge = RIDGE * torch.eye(len(away), dtype=w.dtype, device=w.device)
+    # Observations no further apart than rounding errors have no slope.
+    left = torch.stack([a.sum(dim=1) for a in weighted], dim=-1)[..., None]
+    mixed = mixed - left * torch.matmul(w.mT, u)[..., None, :]
+    noise = (ROUNDING * torch.finfo(w.dtype).eps * x).square().sum(-1)[..., None, None]
+    total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] + noise + TINY
+    ridge = torch.eye(len(away), dtype=w.dtype, device=w.device) * (RIDGE + noise / total)
     return _solve(spread / total + ridge, mixed / total)
 
 

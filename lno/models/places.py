@@ -42,6 +42,7 @@ class Places(nn.Module):
     def forward(self, x: Float[Tensor, "#b n d"]) -> Float[Tensor, "#b n m"]:
         """−|x − ξ|² / 2σ², in float32 or better even under autocast."""
         with full_precision(x):
+            x = x.to(self.centres)  # float64 scores would not fit the other features
             return -0.5 * squared_distances(x, self.centres) * torch.exp(-2 * self.log_widths)
 
 

@@ -12,8 +12,8 @@ from small_models import PLUS, PLUS_BY_POSITION, build, close, inputs
 import lno
 from lno import Spec
 from lno.data import Fields
-from lno.models import LNOPlus, LNOPlusConfig, interpolation
-from lno.models.interpolation import Interpolant, interpolate
+from lno.models import LNOPlus, LNOPlusConfig
+from lno.models.interpolation import interpolate
 from lno.models.lno_plus import fourier_features
 from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
@@ -195,50 +195,6 @@ def test_fit_places_the_latents_over_the_training_points() -> None:
 
 
 # -- values at other points --------------------------------------------------------------------
-
-
-def test_interpolation_is_exact_at_the_observations_and_within_their_range() -> None:
-    x, u, q = inputs(n=40, q=30, i=2, dtype=torch.float64)
-    assert torch.allclose(interpolate(x, u, x), u, atol=1e-9)
-    y = interpolate(x, u, q)
-    assert (y >= u.amin(1, keepdim=True)).all() and (y <= u.amax(1, keepdim=True)).all()
-    assert torch.equal(interpolate(x, torch.ones_like(u), q).round(decimals=12), torch.ones_like(y))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_linear_functions_are_interpolated_exactly(dtype: torch.dtype) -> None:
-    """Up to the ridge, also next to an observation and with values far from zero."""
-    axis = torch.linspace(-1, 1, 9, dtype=dtype)
-    x = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).view(1, 81, 2)
-    x = x + 0.05 * torch.rand(x.shape, generator=GENERATOR, dtype=dtype)
-    size = torch.rand(1, 81, generator=GENERATOR, dtype=dtype) + 0.5
-    mask = torch.rand(1, 81, generator=GENERATOR) < 0.9
-    q = 1.6 * torch.rand(1, 50, 2, generator=GENERATOR, dtype=dtype) - 0.8
-    close_by = x[:, 30:50] + 1e-3 * torch.randn(1, 20, 2, generator=GENERATOR, dtype=dtype)
-    for at in (q, close_by):
-        u, expected = (100 + v @ torch.tensor([[2.0], [-3.0]], dtype=dtype) for v in (x, at))
-        assert (interpolate(x, u, at, mask, size) - expected).abs().max() < 0.02
-
-
-def test_interpolation_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, u, q = inputs(n=40, q=30, dtype=torch.float64)
-    whole = interpolate(x, u, q)
-    monkeypatch.setattr(interpolation, "PAIRS", 400)
-    assert torch.allclose(interpolate(x, u, q), whole, atol=1e-12)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_nearest_neighbours_interpolate_like_all_points(weighted: bool) -> None:
-    rng = np.random.default_rng(0)
-    axis = np.linspace(-1, 1, 12)
-    x = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    u, q = rng.normal(size=(144, 3)), rng.uniform(-1, 1, (50, 2))
-    sizes = rng.uniform(0.5, 2, 144) if weighted else None
-    tensors = (torch.from_numpy(v)[None] for v in (x, u, q))
-    size = None if sizes is None else torch.from_numpy(sizes)[None]
-    expected = interpolate(*tensors, weights=size)[0].numpy()
-    assert np.abs(Interpolant(x, u, sizes)(q) - expected).max() < 0.02
-    assert np.allclose(Interpolant(x, u, sizes)(x), u, atol=1e-9)
 
 
 @pytest.mark.parametrize("values", [True, False])
