@@ -197,11 +197,8 @@ def test_fit_places_the_latents_over_the_training_points() -> None:
 # -- values at other points --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("values", [True, False])
-def test_predictions_of_many_points_equal_those_of_few(
-    values: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Streamed in chunks, with values interpolated from nearest neighbours, and all at once."""
+def smooth(values: bool) -> tuple[lno.Operator, np.ndarray, np.ndarray, np.ndarray]:
+    """A trained operator, positions of a sample and its values, and query positions between."""
     rng = np.random.default_rng(0)
     axis = np.linspace(0, 1, 14)
     grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
@@ -209,12 +206,31 @@ def test_predictions_of_many_points_equal_those_of_few(
     data = Fields(grid, u, y=2 * u)
     config = {**TINY, "values": values}
     op = lno.Operator.fit(data, model="lno_plus", config=config, epochs=4, progress=False)
-    q = rng.uniform(0.05, 0.95, (80, 2))
-    whole, at_x = op.predict(grid, u[0], q), op.predict(grid, u[0])
+    return op, grid, u[0], rng.uniform(0.05, 0.95, (80, 2))
+
+
+@pytest.mark.parametrize("values", [True, False])
+def test_predictions_of_many_points_equal_those_of_few(
+    values: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamed in chunks, with values interpolated from nearest neighbours, and all at once."""
+    op, x, u, q = smooth(values)
+    whole, at_x = op.predict(x, u, q), op.predict(x, u)
     monkeypatch.setattr("lno.prediction.CHUNK", 33)
     scale = np.abs(whole).max()
-    assert np.abs(op.predict(grid, u[0], q) - whole).max() < (0.02 if values else 1e-5) * scale
-    assert np.abs(op.predict(grid, u[0]) - at_x).max() < 1e-5 * scale
+    assert np.abs(op.predict(x, u, q) - whole).max() < 1e-5 * scale
+    assert np.abs(op.predict(x, u) - at_x).max() < 1e-5 * scale
+
+
+def test_many_pairs_of_points_are_interpolated_from_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    op, x, u, q = smooth(values=True)
+    whole, at_x = op.predict(x, u, q), op.predict(x, u)
+    monkeypatch.setattr("lno.prediction.PAIRS", len(x) * len(q) - 1)
+    monkeypatch.setattr("lno.models.lno_plus.interpolate", None)
+    assert np.abs(op.predict(x, u, q) - whole).max() < 1e-5 * np.abs(whole).max()
+    assert np.array_equal(op.predict(x, u), at_x)  # with nothing to interpolate
 
 
 def test_defaults_depend_on_where_predictions_are_wanted() -> None:
