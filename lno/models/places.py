@@ -27,6 +27,8 @@ class Places(nn.Module):
     tensor([[0, 1, 2]])
     """
 
+    undecayed = ("centres", "log_widths")  # decay would draw the places to the middle of the domain
+
     def __init__(self, latents: int, coordinates: int) -> None:
         super().__init__()
         self.centres = nn.Parameter(torch.empty(latents, coordinates))

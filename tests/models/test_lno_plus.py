@@ -14,6 +14,7 @@ from lno import Spec
 from lno.data import Fields
 from lno.models import LNOPlus, LNOPlusConfig
 from lno.models.interpolation import interpolate
+from lno.models.layers import undecayed
 from lno.models.lno_plus import fourier_features
 from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
@@ -192,6 +193,12 @@ def test_fit_places_the_latents_over_the_training_points() -> None:
     ]
     assert max(nearest) < 0.3
     assert not torch.equal(op.members[0].places.centres, op.members[1].places.centres)
+
+
+def test_weight_decay_leaves_places_and_widths_alone() -> None:
+    model, without = build(PLUS), build(replace(PLUS, located=False))
+    assert undecayed(model) == {model.places.centres, model.places.log_widths}
+    assert undecayed(without) == set()
 
 
 # -- values at other points --------------------------------------------------------------------
