@@ -30,7 +30,7 @@ SAME = 1e-12  # added to squared distances: points closer than its square root a
 RIDGE = 1e-3  # of the slope, relative to the variance of positions: they may lie on a line or plane
 ROUNDING = 16.0  # of positions seen from a query, in units in the last place
 TINY = 1e-30  # added to what may be zero over zero
-NEIGHBOURS = 24  # of a query, of many observations; all others together hardly count
+NEIGHBOURS = 48  # of a query, of many observations; all others together hardly count
 PAIRS = 2**23  # of a query and an observation, computed at once
 
 
@@ -40,6 +40,7 @@ def interpolate(
     x_query: Float[Tensor, "#b q d"],
     mask: Bool[Tensor, "b n"] | None = None,
     weights: Float[Tensor, "#b n"] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
 ) -> Float[Tensor, "b q i"]:
     """Values u observed at x, interpolated at x_query, in time proportional to n · q.
 
@@ -49,6 +50,7 @@ def interpolate(
         x_query: where to interpolate.
         mask: True where an observation is real.
         weights: the size that each observation stands for, a factor of its weight.
+        limits: the smallest and largest value (#b, 1, i). None: those of the observations.
 
     >>> x = torch.tensor([[[0.0], [1.0]]])
     >>> u = torch.tensor([[[3.0], [5.0]]])
@@ -56,12 +58,13 @@ def interpolate(
     tensor([3., 4., 5.])
     """
     if torch.compiler.is_exporting():  # a graph for any number of points has no loop over parts
-        return _interpolated(x, u, x_query, mask, weights)
+        return _interpolated(x, u, x_query, mask, weights, limits)
     if x.shape[1] == 0 or x_query.shape[1] == 0:
         return u.new_zeros(len(u), x_query.shape[1], u.shape[2])
     size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
     parts = slices(x_query.shape[1], size)
-    return torch.cat([_interpolated(x, u, x_query[:, p], mask, weights) for p in parts], dim=1)
+    made = [_interpolated(x, u, x_query[:, p], mask, weights, limits) for p in parts]
+    return torch.cat(made, dim=1)
 
 
 def _interpolated(
@@ -70,6 +73,7 @@ def _interpolated(
     x_query: Float[Tensor, "#b q d"],
     mask: Bool[Tensor, "b n"] | None,
     weights: Float[Tensor, "#b n"] | None,
+    limits: tuple[Tensor, Tensor] | None,
 ) -> Float[Tensor, "b q i"]:
     """`interpolate` for all queries at once."""
     away = _differences(x, x_query)
@@ -81,7 +85,7 @@ def _interpolated(
         real = real | ~real.any(dim=1, keepdim=True)
         low, high = (u.masked_fill(~real[..., None], v) for v in (torch.inf, -torch.inf))
         nearest = square.masked_fill(~real[..., None], torch.inf)
-    low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+    low, high = limits or (low.amin(1, keepdim=True), high.amax(1, keepdim=True))
 
     def softmax(scores: Float[Tensor, "#b n q"]) -> Float[Tensor, "#b n q"]:
         return torch.softmax(adjusted_scores(scores, mask, weights), dim=1)
@@ -180,6 +184,8 @@ class Interpolant:
         weights: Float[np.ndarray, " n"] | None = None,
     ) -> None:
         self.tree, self.known = cKDTree(x), (x, u, weights)
+        counted = torch.from_numpy(u if weights is None else u[weights > 0])
+        self.limits = counted.amin(0).expand(1, 1, -1), counted.amax(0).expand(1, 1, -1)
         self.neighbours = [*range(1, 1 + min(NEIGHBOURS, len(x)))]
 
     def __call__(self, x_query: Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q i"]:
@@ -187,5 +193,6 @@ class Interpolant:
         x, u, weights = (None if v is None else torch.from_numpy(v[index]) for v in self.known)
         assert x is not None and u is not None
         # Every query as a sample of its own, whose observations are its neighbours.
-        values = interpolate(x, u, torch.from_numpy(x_query)[:, None], weights=weights)
+        at = torch.from_numpy(x_query)[:, None]
+        values = interpolate(x, u, at, weights=weights, limits=self.limits)
         return values[:, 0].numpy()

@@ -57,6 +57,14 @@ def test_nearest_neighbours_interpolate_like_all_points(weighted: bool) -> None:
     assert np.allclose(Interpolant(x, u, sizes)(x), u, atol=1e-9)
 
 
+def test_nearest_neighbours_extrapolate_like_all_points() -> None:
+    """Within the range of all values, not within that of the neighbours."""
+    x, q = np.random.default_rng(0).uniform(-1.7, 1.7, (2, 1000, 2))
+    u = np.sin(1.8 * x[:, :1]) * np.cos(1.2 * x[:, 1:])
+    everything = interpolate(*(torch.from_numpy(v)[None] for v in (x, u, q)))[0].numpy()
+    assert np.abs(Interpolant(x, u)(q) - everything).max() < 2e-3
+
+
 @pytest.mark.parametrize("extent", [1e-1, 3e-4, 1e-5])
 def test_clustered_observations_are_extrapolated_within_their_range(extent: float) -> None:
     """In float32 as in float64: nothing cancels where all observations are far away."""
