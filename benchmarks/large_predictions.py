@@ -13,7 +13,7 @@ Each part runs in its own process. Memory on the CPU is the process's largest us
 minus its use before, so the arrays themselves (observations and queries) do not count; what is
 predicted does. Memory on a GPU is what PyTorch reserved there. The limits are 2 GB and 4 GB for
 predictions. --model lno_plus predicts with LNO+ of its default sizes. --tiny is for tests. Writes
-results/benchmarks/large_predictions_<device>.json; large_predictions_lno_plus_<device>.json of LNO+.
+results/benchmarks/large_predictions_<device>.json, or large_predictions_lno_plus_<device>.json.
 """
 
 from __future__ import annotations
