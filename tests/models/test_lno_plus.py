@@ -211,8 +211,8 @@ def smooth(values: bool) -> tuple[lno.Operator, np.ndarray, np.ndarray, np.ndarr
     grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
     u = np.sin(4 * grid[None, :, :1] + rng.uniform(0, 3, (12, 1, 1)))
     data = Fields(grid, u, y=2 * u)
-    config = {**TINY, "values": values}
-    op = lno.Operator.fit(data, model="lno_plus", config=config, epochs=4, progress=False)
+    keys = {"config": {**TINY, "values": values}, "epochs": 4, "device": "cpu"}
+    op = lno.Operator.fit(data, model="lno_plus", progress=False, **keys)
     return op, grid, u[0], rng.uniform(0.05, 0.95, (80, 2))
 
 
