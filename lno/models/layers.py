@@ -23,7 +23,7 @@ def unit_square(rows: int, columns: int, like: Tensor) -> Float[Tensor, "h w 2"]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
 
 
-def undecayed(model: nn.Module) -> set[nn.Parameter]:
+def without_decay(model: nn.Module) -> set[nn.Parameter]:
     """Parameters without weight decay: those that a module names in its attribute `undecayed`.
 
     Zero is a small weight, but no better place or scale than any other.

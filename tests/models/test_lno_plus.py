@@ -14,7 +14,7 @@ from lno import Spec
 from lno.data import Fields
 from lno.models import LNOPlus, LNOPlusConfig
 from lno.models.interpolation import interpolate
-from lno.models.layers import undecayed
+from lno.models.layers import without_decay
 from lno.models.lno_plus import fourier_features
 from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
@@ -197,8 +197,8 @@ def test_fit_places_the_latents_over_the_training_points() -> None:
 
 def test_weight_decay_leaves_places_and_widths_alone() -> None:
     model, without = build(PLUS), build(replace(PLUS, located=False))
-    assert undecayed(model) == {model.places.centres, model.places.log_widths}
-    assert undecayed(without) == set()
+    assert without_decay(model) == {model.places.centres, model.places.log_widths}
+    assert without_decay(without) == set()
 
 
 # -- values at other points --------------------------------------------------------------------
