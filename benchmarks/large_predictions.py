@@ -1,6 +1,6 @@
 """Predictions at 10,000,000 points, a mesh file of 1,000,000 nodes, training on 1,000,000 points.
 
-    python benchmarks/large_predictions.py [--device cpu] [--tiny] [--out FILE]
+    python benchmarks/large_predictions.py [--device cpu] [--model lno_plus] [--tiny] [--out FILE]
 
 - predict: 10,000,000 queries in three dimensions from 100,000 observations, by an untrained model
   of the paper's Darcy size; then the predictions are written as a .vtu file of points. A subset of
@@ -12,7 +12,8 @@
 Each part runs in its own process. Memory on the CPU is the process's largest use during the part
 minus its use before, so the arrays themselves (observations and queries) do not count; what is
 predicted does. Memory on a GPU is what PyTorch reserved there. The limits are 2 GB and 4 GB for
-predictions. --tiny is for tests. Writes results/benchmarks/large_predictions_<device>.json.
+predictions. --model lno_plus predicts with LNO+ of its default sizes. --tiny is for tests. Writes
+results/benchmarks/large_predictions_<device>.json, or large_predictions_lno_plus_<device>.json.
 """
 
 from __future__ import annotations
@@ -39,11 +40,12 @@ from lno import Fields, Operator, Recipe, Spec, Steady
 from lno.data.labels import Labels
 from lno.experiments.presets import PAPER_CONFIGS
 from lno.files import write_json
-from lno.models import LNO, LNOConfig, apply_model
+from lno.models import MODELS, LNOConfig, apply_model
 from lno.training.device import hardware, pick_device
 
 RESULTS = Path(__file__).parents[1] / "results" / "benchmarks"
 LIMITS = {"cpu": 2.0, "cuda": 4.0}  # GB, for predictions
+CONFIGS = {"lno": PAPER_CONFIGS["darcy"], "lno_plus": None}  # the default sizes
 SMALL = LNOConfig(width=32, latents=64, blocks=2, heads=4)  # to train on a CPU
 SEED = 1
 
@@ -72,12 +74,12 @@ class Sizes:
 TINY = Sizes(1000, 18_000, 200, 60, 1000, 2)
 
 
-def predict(sizes: Sizes, device: torch.device) -> dict[str, Any]:
+def predict(sizes: Sizes, device: torch.device, kind: str = "lno") -> dict[str, Any]:
     """Time and memory of a prediction at many points, and its difference to one pass."""
     random = np.random.default_rng(SEED)
-    operator = untrained(random).to(device)
+    operator = untrained(random, kind).to(device)
     x = random.uniform(size=(sizes.observed, 3)).astype(np.float32)
-    u = random.normal(size=(sizes.observed, 1)).astype(np.float32)
+    u = np.sin(6 * x[:, :1]) * np.cos(4 * x[:, 1:2])
     x_query = random.uniform(size=(sizes.queries, 3)).astype(np.float32)
     operator.predict(x[:100], u[:100], x_query[:100])  # libraries allocate on first use
     reset(device)
@@ -165,13 +167,13 @@ def train(sizes: Sizes, device: torch.device) -> dict[str, Any]:
     }
 
 
-def untrained(random: np.random.Generator) -> Operator:
-    """An operator of the paper's Darcy size: time and memory do not depend on the weights."""
+def untrained(random: np.random.Generator, kind: str) -> Operator:
+    """An untrained operator: time and memory do not depend on the weights."""
     torch.manual_seed(SEED)
     cube = np.concatenate((random.uniform(size=(64, 3)), np.zeros((1, 3)), np.ones((1, 3))))
     data = Fields(cube, random.normal(size=(2, 66, 1)), y=random.normal(size=(2, 66, 1)))
-    task, model = Steady(), LNO(Spec(3, 1, 1), PAPER_CONFIGS["darcy"])
-    return Operator([model], "lno", task, task.normalizers(data), Labels.of(data))
+    task, model = Steady(), MODELS[kind][0](Spec(3, 1, 1), CONFIGS[kind])
+    return Operator([model], kind, task, task.normalizers(data), Labels.of(data))
 
 
 def peak_gb() -> float:
@@ -197,7 +199,7 @@ def gpu_gb(device: torch.device) -> float | None:
     return torch.cuda.max_memory_reserved() / 1e9 if device.type == "cuda" else None
 
 
-PARTS: dict[str, Callable[[Sizes, torch.device], dict[str, Any]]] = {
+PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     "predict": predict,
     "mesh": mesh,
     "train": train,
@@ -207,6 +209,7 @@ PARTS: dict[str, Callable[[Sizes, torch.device], dict[str, Any]]] = {
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--device", default="auto")
+    options.add_argument("--model", choices=CONFIGS, default="lno")
     options.add_argument("--tiny", action="store_true")
     options.add_argument("--out", type=Path)
     options.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
@@ -214,12 +217,15 @@ def main() -> None:
     device = pick_device(given.device)
     if given.part:
         sizes = TINY if given.tiny else Sizes()
-        print(json.dumps(PARTS[given.part](sizes, device)))
+        model = [given.model] if given.part == "predict" else []
+        print(json.dumps(PARTS[given.part](sizes, device, *model)))
         return
     found: dict[str, Any] = {"device": device.type, "hardware": hardware(device)}
-    path = given.out or RESULTS / f"large_predictions_{device.type}.json"
-    for part in PARTS:
+    name = "" if given.model == "lno" else f"{given.model}_"
+    path = given.out or RESULTS / f"large_predictions_{name}{device.type}.json"
+    for part in PARTS if given.model == "lno" else ("predict",):
         command = [sys.executable, __file__, "--part", part, "--device", device.type]
+        command += ["--model", given.model]
         done = subprocess.run(
             [*command, *["--tiny"] * given.tiny], stdout=subprocess.PIPE, text=True, check=True
         )

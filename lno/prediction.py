@@ -1,7 +1,8 @@
 """From a batch to predictions: members of an ensemble, any number of points in bounded memory.
 
 A model that streams encodes its observations a chunk of points at a time and decodes its queries
-likewise, so memory does not grow with the number of points. Other models take whole samples.
+likewise, so memory does not grow with the number of points. Other models take whole samples. Values
+at queries, where a model reads them, come from the nearest observations if there are many points.
 
 A conditional operator corrects every member by the observations: the prediction is the conditional
 mean of a Gaussian process whose prior mean is the model (`lno.kernel_methods.krige`).
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from lno.operator import Operator
 
 CHUNK = 16_384  # points in flight at once: about 200 MB for the largest model of the paper
+PAIRS = 2**21  # of an observation and a query: with more, a CPU interpolates faster from neighbours
 
 
 @dataclass(frozen=True)
@@ -276,7 +278,10 @@ def predictions_at(operator: Operator, model: Model, batch: Batch, *places: Tens
     model.eval()
     b, n = len(batch), batch.x.shape[1]
     chunk = max(1, CHUNK // b)
-    if not model.streams or (len(places) == 1 and max(n, places[0].shape[1]) <= chunk):
+    few = len(places) == 1 and max(n, places[0].shape[1]) <= chunk
+    if few and model.reads_query_values and places[0] is not batch.x:
+        few = operator.device.type != "cpu" or n * places[0].shape[1] <= PAIRS
+    if few or not model.streams:
         asked = [_ready(operator, _asked_at(batch, place)) for place in places]
         return [_whole(model, each, operator).cpu() for each in asked]
     z, task = _encode(operator, model, batch), operator.task

@@ -11,7 +11,8 @@ point the result is the value observed there, and linear functions are reproduce
 limited to the range of the observed values, so nothing grows far from all observations.
 
 All weights are a softmax of scores, so observing every point twice changes nothing, and padding can
-be masked as in any attention.
+be masked as in any attention. Where no observation counts, all do; where there is none, the result
+is zero.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from lno.models.streamed import adjusted_scores, slices
 POWER = 10.0
 SAME = 1e-12  # added to squared distances: points closer than its square root are the same
 RIDGE = 1e-3  # of the slope, relative to the variance of positions: they may lie on a line or plane
+ROUNDING = 16.0  # of positions seen from a query, in units in the last place
 TINY = 1e-30  # added to what may be zero over zero
-NEIGHBOURS = 24  # of a query, of many observations; all others together hardly count
+NEIGHBOURS = 48  # of a query, of many observations; all others together hardly count
 PAIRS = 2**23  # of a query and an observation, computed at once
 
 
@@ -38,6 +40,7 @@ def interpolate(
     x_query: Float[Tensor, "#b q d"],
     mask: Bool[Tensor, "b n"] | None = None,
     weights: Float[Tensor, "#b n"] | None = None,
+    limits: tuple[Tensor, Tensor] | None = None,
 ) -> Float[Tensor, "b q i"]:
     """Values u observed at x, interpolated at x_query, in time proportional to n · q.
 
@@ -47,6 +50,7 @@ def interpolate(
         x_query: where to interpolate.
         mask: True where an observation is real.
         weights: the size that each observation stands for, a factor of its weight.
+        limits: the smallest and largest value (#b, 1, i). None: those of the observations.
 
     >>> x = torch.tensor([[[0.0], [1.0]]])
     >>> u = torch.tensor([[[3.0], [5.0]]])
@@ -54,10 +58,13 @@ def interpolate(
     tensor([3., 4., 5.])
     """
     if torch.compiler.is_exporting():  # a graph for any number of points has no loop over parts
-        return _interpolated(x, u, x_query, mask, weights)
+        return _interpolated(x, u, x_query, mask, weights, limits)
+    if x.shape[1] == 0 or x_query.shape[1] == 0:
+        return u.new_zeros(len(u), x_query.shape[1], u.shape[2])
     size = max(1, PAIRS // (x.shape[1] * max(len(x), len(x_query))))
     parts = slices(x_query.shape[1], size)
-    return torch.cat([_interpolated(x, u, x_query[:, p], mask, weights) for p in parts], dim=1)
+    made = [_interpolated(x, u, x_query[:, p], mask, weights, limits) for p in parts]
+    return torch.cat(made, dim=1)
 
 
 def _interpolated(
@@ -66,6 +73,7 @@ def _interpolated(
     x_query: Float[Tensor, "#b q d"],
     mask: Bool[Tensor, "b n"] | None,
     weights: Float[Tensor, "#b n"] | None,
+    limits: tuple[Tensor, Tensor] | None,
 ) -> Float[Tensor, "b q i"]:
     """`interpolate` for all queries at once."""
     away = _differences(x, x_query)
@@ -74,9 +82,10 @@ def _interpolated(
     real = mask if weights is None else (weights > 0) & (True if mask is None else mask)
     low, high, nearest = u, u, square
     if real is not None:
+        real = real | ~real.any(dim=1, keepdim=True)
         low, high = (u.masked_fill(~real[..., None], v) for v in (torch.inf, -torch.inf))
         nearest = square.masked_fill(~real[..., None], torch.inf)
-    low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+    low, high = limits or (low.amin(1, keepdim=True), high.amax(1, keepdim=True))
 
     def softmax(scores: Float[Tensor, "#b n q"]) -> Float[Tensor, "#b n q"]:
         return torch.softmax(adjusted_scores(scores, mask, weights), dim=1)
@@ -88,13 +97,14 @@ def _interpolated(
     behind = square - nearest.amin(dim=1, keepdim=True)
     without = torch.where(behind > 0, behind.clamp(min=TINY).log(), least)
     radius = 1 / (softmax(by_distance(square) + without) / square).sum(dim=1, keepdim=True)
-    shift = (low + high) / 2  # products of large values would cancel
-    u = (u - shift).to(square.dtype)
+    # From −1 to 1: products of other values would cancel, or overflow.
+    shift, size = (low + high) / 2, ((high - low) / 2).clamp(min=TINY)
+    u = ((u - shift) / size).to(square.dtype)
     slope = _slope(away, u, softmax(by_distance(square + radius)))
     w = softmax(by_distance(square))
     offset = torch.stack([(w * a).sum(dim=1) for a in away], dim=-1)[..., None, :]
     values = torch.matmul(w.mT, u) - torch.matmul(offset, slope).squeeze(-2)
-    return (values + shift).clamp(low, high)
+    return (size * values + shift).clamp(low, high)
 
 
 def _slope(
@@ -107,14 +117,19 @@ def _slope(
         u: the observed values.
         w: their weights, normalised.
     """
-    weighted = [w * a for a in away]
-    x = torch.stack([a.sum(dim=1) for a in weighted], dim=-1)
-    rows = [torch.stack([(a * b).sum(dim=1) for b in away], dim=-1) for a in weighted]
-    spread = torch.stack(rows, dim=-2) - x[..., :, None] * x[..., None, :]
+    x = torch.stack([(w * a).sum(dim=1) for a in away], dim=-1)
+    # Centred before they are multiplied: far from all observations, products would cancel.
+    centred = [a - m[:, None] for a, m in zip(away, x.unbind(-1), strict=True)]
+    weighted = [w * a for a in centred]
+    rows = [torch.stack([(a * b).sum(dim=1) for b in centred], dim=-1) for a in weighted]
+    spread = torch.stack(rows, dim=-2)
     mixed = torch.stack([torch.matmul(a.mT, u) for a in weighted], dim=-2)
-    mixed = mixed - x[..., None] * torch.matmul(w.mT, u)[..., None, :]
-    total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] + TINY
-    ridge = RIDGE * torch.eye(len(away), dtype=w.dtype, device=w.device)
+    # Observations no further apart than rounding errors have no slope.
+    left = torch.stack([a.sum(dim=1) for a in weighted], dim=-1)[..., None]
+    mixed = mixed - left * torch.matmul(w.mT, u)[..., None, :]
+    noise = (ROUNDING * torch.finfo(w.dtype).eps * x).square().sum(-1)[..., None, None]
+    total = spread.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None] + noise + TINY
+    ridge = torch.eye(len(away), dtype=w.dtype, device=w.device) * (RIDGE + noise / total)
     return _solve(spread / total + ridge, mixed / total)
 
 
@@ -169,6 +184,9 @@ class Interpolant:
         weights: Float[np.ndarray, " n"] | None = None,
     ) -> None:
         self.tree, self.known = cKDTree(x), (x, u, weights)
+        counts = slice(None) if weights is None or not weights.any() else weights > 0
+        counted = torch.from_numpy(u[counts])
+        self.limits = counted.amin(0).expand(1, 1, -1), counted.amax(0).expand(1, 1, -1)
         self.neighbours = [*range(1, 1 + min(NEIGHBOURS, len(x)))]
 
     def __call__(self, x_query: Float[np.ndarray, "q d"]) -> Float[np.ndarray, "q i"]:
@@ -176,5 +194,6 @@ class Interpolant:
         x, u, weights = (None if v is None else torch.from_numpy(v[index]) for v in self.known)
         assert x is not None and u is not None
         # Every query as a sample of its own, whose observations are its neighbours.
-        values = interpolate(x, u, torch.from_numpy(x_query)[:, None], weights=weights)
+        at = torch.from_numpy(x_query)[:, None]
+        values = interpolate(x, u, at, weights=weights, limits=self.limits)
         return values[:, 0].numpy()

@@ -23,6 +23,15 @@ def unit_square(rows: int, columns: int, like: Tensor) -> Float[Tensor, "h w 2"]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
 
 
+def without_decay(model: nn.Module) -> set[nn.Parameter]:
+    """Parameters without weight decay: those that a module names in its attribute `undecayed`.
+
+    Zero is a small weight, but no better place or scale than any other.
+    """
+    named = ((module, getattr(module, "undecayed", ())) for module in model.modules())
+    return {module.get_parameter(name) for module, names in named for name in names}
+
+
 class MLP(nn.Module):
     """Linear, GELU, then `layers` times r ← r + GELU(Linear(r)), then Linear.
 

@@ -51,7 +51,7 @@ from lno.models.layers import MLP, TransformerBlock, full_precision, joined
 from lno.models.lno import PhysicsCrossAttention
 from lno.models.model import Model, ModelConfig, Part
 from lno.models.places import Places, cluster_centres
-from lno.models.streamed import SoftmaxSums
+from lno.models.streamed import SoftmaxSums, adjusted_scores
 
 HEAD = 16  # features of an attention head
 LONGEST_WAVE = 8.0  # of Fourier features; standardised coordinates of a box are 2√3 = 3.5 apart
@@ -183,6 +183,7 @@ class LNOPlus(Model):
 
     reads_weights = True
     streams = True
+    has_latents = True
     config: LNOPlusConfig
 
     def __init__(self, spec: Spec, config: LNOPlusConfig | None = None) -> None:
@@ -258,6 +259,25 @@ class LNOPlus(Model):
             elif k + 1 < len(self.rounds):  # no token reads the stream after the last round
                 h = round_.update(h, scores, z)
         return self.head(self.norm(g))
+
+    def latent_weights(
+        self,
+        x: Float[Tensor, "#b n d"],
+        u: Float[Tensor, "b n i"],
+        x_query: Float[Tensor, "#b q d"],
+        mask: Bool[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "b n m"], Float[Tensor, "b q m"]]:
+        """The weights of the first round, which depend on positions only; see `Model`.
+
+        Later rounds have weights of their own, around the same places.
+        """
+        if self.config.local is not None:
+            self.check_points(x, u, x_query, mask)
+        b, first = len(u), self.rounds[0]
+        read = adjusted_scores(first.scores(self._positions(x)), mask, None)
+        write = first.scores(self._positions(x_query))
+        weights = torch.softmax(read, dim=1), torch.softmax(write, dim=-1)
+        return weights[0].expand(b, -1, -1), weights[1].expand(b, -1, -1)
 
     def encode_parts(self, parts: Callable[[], Iterable[Part]]) -> Float[Tensor, "b r m c"]:
         """The tokens of every round; see `Model.encode_parts`."""

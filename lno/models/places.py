@@ -27,6 +27,8 @@ class Places(nn.Module):
     tensor([[0, 1, 2]])
     """
 
+    undecayed = ("centres", "log_widths")  # decay would draw the places to the middle of the domain
+
     def __init__(self, latents: int, coordinates: int) -> None:
         super().__init__()
         self.centres = nn.Parameter(torch.empty(latents, coordinates))
@@ -42,6 +44,7 @@ class Places(nn.Module):
     def forward(self, x: Float[Tensor, "#b n d"]) -> Float[Tensor, "#b n m"]:
         """−|x − ξ|² / 2σ², in float32 or better even under autocast."""
         with full_precision(x):
+            x = x.to(self.centres)  # float64 scores would not fit the other features
             return -0.5 * squared_distances(x, self.centres) * torch.exp(-2 * self.log_widths)
 
 

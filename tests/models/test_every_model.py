@@ -176,6 +176,47 @@ def test_positions_alone_are_enough(form: Form) -> None:
     assert close(shared[2], own[0], 1e-5)
 
 
+@every_form(predicts_anywhere=True)
+def test_no_queries_have_no_predictions(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    assert model(x, u, q[:, :0]).shape == (2, 0, 3)
+
+
+@every_form()
+def test_inputs_in_double_precision_are_read_in_that_of_the_weights(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    y = form.ask(model, x, u, q)
+    for values in (u, u.double()):
+        double = form.ask(model, x.double(), values, q.double())
+        assert double.dtype == torch.float32 and close(double, y, 1e-4)
+
+
+@every_form(needs_grid=False)
+def test_observations_may_all_be_at_one_place(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    for extent in (0.0, 1e-5):
+        there = x[:, :1] + extent * x[:, :5]
+        assert torch.isfinite(form.ask(model, there, u[:, :5], q)).all()
+
+
+@every_form(predicts_anywhere=True)
+@pytest.mark.parametrize("shift", [3e3, 1e5, 1e9])
+def test_predictions_far_from_all_observations_are_finite(form: Form, shift: float) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    assert torch.isfinite(model(x, u, q + shift)).all()
+
+
+@every_form(streams=True)
+def test_samples_without_observations_that_count_have_finite_predictions(form: Form) -> None:
+    model, (x, u, q) = build(form.config), inputs()
+    counts = torch.ones(2, 60)
+    counts[1] = 0
+    assert torch.isfinite(model(x[:, :0], u[:, :0], q)).all()
+    for none in ({"weights": counts}, {"mask": counts > 0}):
+        y = model(x, u, q, **none)
+        assert torch.isfinite(y).all() and close(y[:1], model(x[:1], u[:1], q[:1]), 1e-5)
+
+
 @EVERY_FORM_WITH_AND_WITHOUT_MASK
 def test_one_graph_holds_the_whole_model(form: Form, masked: bool) -> None:
     if form.alike:

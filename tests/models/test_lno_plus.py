@@ -13,8 +13,9 @@ from small_models import PLUS, PLUS_BY_POSITION, build, close, inputs
 import lno
 from lno import Spec
 from lno.data import Fields
-from lno.models import LNOPlus, LNOPlusConfig, interpolation
-from lno.models.interpolation import Interpolant, interpolate
+from lno.models import LNOPlus, LNOPlusConfig
+from lno.models.interpolation import interpolate
+from lno.models.layers import without_decay
 from lno.models.lno_plus import Round, fourier_features
 from lno.models.places import Places, cluster_centres, evenly_spread, spacing
 from lno.models.streamed import slices
@@ -195,51 +196,25 @@ def test_fit_places_the_latents_over_the_training_points() -> None:
     assert not torch.equal(op.members[0].places.centres, op.members[1].places.centres)
 
 
+def test_weight_decay_leaves_places_and_widths_alone() -> None:
+    model, without = build(PLUS), build(replace(PLUS, located=False))
+    assert without_decay(model) == {model.places.centres, model.places.log_widths}
+    assert without_decay(without) == set()
+
+
 # -- values at other points --------------------------------------------------------------------
 
 
-def test_interpolation_is_exact_at_the_observations_and_within_their_range() -> None:
-    x, u, q = inputs(n=40, q=30, i=2, dtype=torch.float64)
-    assert torch.allclose(interpolate(x, u, x), u, atol=1e-9)
-    y = interpolate(x, u, q)
-    assert (y >= u.amin(1, keepdim=True)).all() and (y <= u.amax(1, keepdim=True)).all()
-    assert torch.equal(interpolate(x, torch.ones_like(u), q).round(decimals=12), torch.ones_like(y))
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_linear_functions_are_interpolated_exactly(dtype: torch.dtype) -> None:
-    """Up to the ridge, also next to an observation and with values far from zero."""
-    axis = torch.linspace(-1, 1, 9, dtype=dtype)
-    x = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).view(1, 81, 2)
-    x = x + 0.05 * torch.rand(x.shape, generator=GENERATOR, dtype=dtype)
-    size = torch.rand(1, 81, generator=GENERATOR, dtype=dtype) + 0.5
-    mask = torch.rand(1, 81, generator=GENERATOR) < 0.9
-    q = 1.6 * torch.rand(1, 50, 2, generator=GENERATOR, dtype=dtype) - 0.8
-    close_by = x[:, 30:50] + 1e-3 * torch.randn(1, 20, 2, generator=GENERATOR, dtype=dtype)
-    for at in (q, close_by):
-        u, expected = (100 + v @ torch.tensor([[2.0], [-3.0]], dtype=dtype) for v in (x, at))
-        assert (interpolate(x, u, at, mask, size) - expected).abs().max() < 0.02
-
-
-def test_interpolation_does_not_depend_on_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    x, u, q = inputs(n=40, q=30, dtype=torch.float64)
-    whole = interpolate(x, u, q)
-    monkeypatch.setattr(interpolation, "PAIRS", 400)
-    assert torch.allclose(interpolate(x, u, q), whole, atol=1e-12)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_nearest_neighbours_interpolate_like_all_points(weighted: bool) -> None:
+def smooth(values: bool) -> tuple[lno.Operator, np.ndarray, np.ndarray, np.ndarray]:
+    """A trained operator, positions of a sample and its values, and query positions between."""
     rng = np.random.default_rng(0)
-    axis = np.linspace(-1, 1, 12)
-    x = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    u, q = rng.normal(size=(144, 3)), rng.uniform(-1, 1, (50, 2))
-    sizes = rng.uniform(0.5, 2, 144) if weighted else None
-    tensors = (torch.from_numpy(v)[None] for v in (x, u, q))
-    size = None if sizes is None else torch.from_numpy(sizes)[None]
-    expected = interpolate(*tensors, weights=size)[0].numpy()
-    assert np.abs(Interpolant(x, u, sizes)(q) - expected).max() < 0.02
-    assert np.allclose(Interpolant(x, u, sizes)(x), u, atol=1e-9)
+    axis = np.linspace(0, 1, 14)
+    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
+    u = np.sin(4 * grid[None, :, :1] + rng.uniform(0, 3, (12, 1, 1)))
+    data = Fields(grid, u, y=2 * u)
+    keys = {"config": {**TINY, "values": values}, "epochs": 4, "device": "cpu"}
+    op = lno.Operator.fit(data, model="lno_plus", progress=False, **keys)
+    return op, grid, u[0], rng.uniform(0.05, 0.95, (80, 2))
 
 
 @pytest.mark.parametrize("values", [True, False])
@@ -247,19 +222,23 @@ def test_predictions_of_many_points_equal_those_of_few(
     values: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Streamed in chunks, with values interpolated from nearest neighbours, and all at once."""
-    rng = np.random.default_rng(0)
-    axis = np.linspace(0, 1, 14)
-    grid = np.stack(np.meshgrid(axis, axis), -1).reshape(-1, 2)
-    u = np.sin(4 * grid[None, :, :1] + rng.uniform(0, 3, (12, 1, 1)))
-    data = Fields(grid, u, y=2 * u)
-    config = {**TINY, "values": values}
-    op = lno.Operator.fit(data, model="lno_plus", config=config, epochs=4, progress=False)
-    q = rng.uniform(0.05, 0.95, (80, 2))
-    whole, at_x = op.predict(grid, u[0], q), op.predict(grid, u[0])
+    op, x, u, q = smooth(values)
+    whole, at_x = op.predict(x, u, q), op.predict(x, u)
     monkeypatch.setattr("lno.prediction.CHUNK", 33)
     scale = np.abs(whole).max()
-    assert np.abs(op.predict(grid, u[0], q) - whole).max() < (0.02 if values else 1e-5) * scale
-    assert np.abs(op.predict(grid, u[0]) - at_x).max() < 1e-5 * scale
+    assert np.abs(op.predict(x, u, q) - whole).max() < 1e-5 * scale
+    assert np.abs(op.predict(x, u) - at_x).max() < 1e-5 * scale
+
+
+def test_many_pairs_of_points_are_interpolated_from_neighbours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    op, x, u, q = smooth(values=True)
+    whole, at_x = op.predict(x, u, q), op.predict(x, u)
+    monkeypatch.setattr("lno.prediction.PAIRS", len(x) * len(q) - 1)
+    monkeypatch.setattr("lno.models.lno_plus.interpolate", None)
+    assert np.abs(op.predict(x, u, q) - whole).max() < 1e-5 * np.abs(whole).max()
+    assert np.array_equal(op.predict(x, u), at_x)  # with nothing to interpolate
 
 
 def test_defaults_depend_on_where_predictions_are_wanted() -> None:

@@ -13,6 +13,8 @@ from small_models import (
     DEEPONET,
     LNO_TIED,
     LNO_UNTIED,
+    PLUS,
+    PLUS_WITHOUT_PLACES,
     SLICED,
     build,
     close,
@@ -54,7 +56,16 @@ def test_its_slices_depend_on_values_and_those_of_lno_do_not() -> None:
             assert close(a, b, 1e-3) != coupled
 
 
-@pytest.mark.parametrize("config", [LNO_TIED, LNO_UNTIED, SLICED], ids=["tied", "untied", "sliced"])
+WITH_LATENTS = {
+    "tied": LNO_TIED,
+    "untied": LNO_UNTIED,
+    "sliced": SLICED,
+    "plus": PLUS,
+    "plus without places": PLUS_WITHOUT_PLACES,
+}
+
+
+@pytest.mark.parametrize("config", WITH_LATENTS.values(), ids=WITH_LATENTS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_latent_weights_sum_to_one(config: object, masked: bool) -> None:
     """Over the observations that are real, and over the latent positions."""
@@ -81,6 +92,31 @@ def test_latent_weights_are_those_of_the_prediction(config: object, shared: bool
     z = model.process(torch.einsum("bnm,bnc->bmc", read, values))
     predicted = model.head(torch.einsum("bqm,bmc->bqc", write, z))
     assert close(predicted, model(x, u, q, mask), 1e-12)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_latent_weights_of_rounds_are_those_of_the_first(
+    shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, (x, u, q) = build(PLUS, torch.float64), inputs(dtype=torch.float64)
+    x, q = (x[:1], q[:1]) if shared else (x, q)
+    read, write = model.latent_weights(x, u, q, mask := mask_of_lengths(60, 23))
+    attention, seen = model.rounds[0].attention, []
+    encode, decode = attention.encode, attention.decode
+
+    def encoded(scores: torch.Tensor, values: torch.Tensor, *which: torch.Tensor) -> torch.Tensor:
+        seen.append(encode(scores, torch.eye(60, dtype=values.dtype).expand(2, -1, -1), *which))
+        return encode(scores, values, *which)
+
+    def decoded(scores: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+        seen.append(decode(scores, torch.eye(16, dtype=z.dtype).expand(2, -1, -1)))
+        return decode(scores, z)
+
+    monkeypatch.setattr(attention, "encode", encoded)
+    monkeypatch.setattr(attention, "decode", decoded)
+    model(x, u, q, mask)
+    assert close(read.mT, seen[0], 1e-12)
+    assert close(write, next(found for found in seen if found.shape == write.shape), 1e-12)
 
 
 def test_a_tied_decoder_has_the_scores_of_its_encoder() -> None:

@@ -20,11 +20,12 @@ from lno.training.state import Training
 from lno.training.step import Step
 
 CASES = [(k, m) for k in ("shared", "ragged", "weighted") for m in METRICS]
-CASES += [(k, "relative_l2") for k in ("huge", "plus", "plus-ragged")]
+CASES += [(k, "relative_l2") for k in ("huge", "plus", "plus-weighted", "plus-ragged")]
 CONFIG = LNOConfig(width=16, latents=8, blocks=2, heads=2, layers=1)
 PLUS = LNOPlusConfig(width=16, latents=8, rounds=2)
 MODELS = {
     "plus": lambda spec: LNOPlus(spec, PLUS),
+    "plus-weighted": lambda spec: LNOPlus(spec, PLUS),
     "plus-ragged": lambda spec: LNOPlus(spec, replace(PLUS, values=False)),
 }
 
@@ -60,7 +61,7 @@ def trained(kind: str, loss: str, split: str) -> tuple[list[float], torch.Tensor
     cpu, task = torch.device("cpu"), Steady()
     model = MODELS.get(kind, lambda spec: LNO(spec, CONFIG))(Spec(2, 2, 1)).double()
     data = Fields(np.zeros((3, 2)), np.zeros((4, 3, 1)), y=np.zeros((4, 3, 1)))
-    recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0, weighted=kind == "weighted")
+    recipe = Recipe(epochs=20, batch=4, loss=loss, clip=1.0, weighted=kind.endswith("weighted"))
     scale = task.normalizers(data)
     training = Training([model], task, scale, recipe, data, None, cpu, 0, "fp32", join(split, cpu))
     step = Step(training)
@@ -113,6 +114,9 @@ def test_a_run_of_two_processes_is_kept_resumed_and_usable(split: str, tmp_path:
     assert np.array_equal(a, b)
     alone = run(tmp_path / "alone", "samples")
     np.testing.assert_allclose(alone, a, rtol=1e-3, atol=1e-4)
+    a, b = (np.load(tmp_path / f"elsewhere-{rank}.npy") for rank in range(2))
+    assert np.array_equal(a, b)
+    np.testing.assert_allclose(run_elsewhere("samples"), a, rtol=1e-3, atol=1e-4)
 
 
 def run(folder: Path, split: str) -> np.ndarray:
@@ -138,6 +142,15 @@ def run_with_budget(split: str) -> np.ndarray:
     return operator.predict(sums())
 
 
+def run_elsewhere(split: str) -> np.ndarray:
+    """Predictions of LNO+ at points where nothing is observed."""
+    x, q = np.random.default_rng(1).uniform(size=(2, 12, 20, 2))
+    data = Fields(x, np.sin(4 * x[..., :1]), q, y=np.cos(4 * q[..., :1]))
+    keys = {"model": "lno_plus", "config": replace(PLUS, values=False), "split": split}
+    keys |= {"recipe": Recipe(epochs=3), "device": "cpu", "progress": False}
+    return Operator.fit(data, **keys).predict(data)
+
+
 def test_processes_that_split_points_need_a_model_that_streams() -> None:
     two = Processes(0, 2, "points")
     with pytest.raises(ValueError, match=r"DeepONet needs all points .* \(lno, lno_plus\)"):
@@ -161,4 +174,5 @@ if __name__ == "__main__":
     else:
         np.save(Path(out) / f"prediction-{rank}.npy", run(Path(out) / "run", way))
         np.save(Path(out) / f"budget-{rank}.npy", run_with_budget(way))
+        np.save(Path(out) / f"elsewhere-{rank}.npy", run_elsewhere(way))
     torch.distributed.destroy_process_group()
