@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from lno.models.layers import without_decay
 from lno.training.schedules import Pace
 
 ALIGNMENT = 64  # numbers: every weight starts at a multiple of it, where fast kernels can read it
@@ -73,7 +74,8 @@ class Optimizer:
     ) -> None:
         self.rule, self.weight_decay, self.beta2, self.ema = rule, weight_decay, beta2, ema
         self.parameters = [list(model.parameters()) for model in models]
-        decayed, undecayed, matrices = self._groups(decay_all)
+        fixed = {p for model in models for p in without_decay(model)}
+        decayed, undecayed, matrices = self._groups(decay_all, fixed)
         ordered = [*decayed, *undecayed, *(p for same in matrices for p in same)]
         ends = list(accumulate((_room(p) for p in ordered), initial=0))
         self.decayed = slice(0, ends[len(decayed)])
@@ -165,13 +167,18 @@ class Optimizer:
             yield "average", self.average
 
     def _groups(
-        self, decay_all: bool
+        self, decay_all: bool, fixed: set[nn.Parameter]
     ) -> tuple[list[nn.Parameter], list[nn.Parameter], list[list[nn.Parameter]]]:
-        """Parameters with weight decay, those without it, and Muon's matrices by shape."""
+        """Parameters with weight decay, those without it, and Muon's matrices by shape.
+
+        Those that are `fixed` are no weights of a linear map: no decay, no Muon.
+        """
         matrices: dict[tuple[int, ...], list[nn.Parameter]] = {}
         decayed, undecayed = [], []
         for p in (p for own in self.parameters for p in own):
-            if self.rule.muon and p.ndim == 2 and min(p.shape) > MUON_MIN_SIZE:
+            if p in fixed:
+                undecayed.append(p)
+            elif self.rule.muon and p.ndim == 2 and min(p.shape) > MUON_MIN_SIZE:
                 matrices.setdefault(tuple(p.shape), []).append(p)
             elif decay_all or p.ndim >= 2:
                 decayed.append(p)

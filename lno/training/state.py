@@ -40,7 +40,7 @@ from lno.training.recipe import Recipe
 from lno.training.statistics import Statistics
 
 KEEP = 2  # checkpoints: the older one is the fallback if the newer one is damaged
-METADATA_KEY, VERSION = "lno.checkpoint", 2
+METADATA_KEY, VERSION = "lno.checkpoint", 3
 KIND = "a checkpoint written by lno"
 SAVED: dict[str, Any] = {  # attributes of a run that its checkpoints hold, besides the curve
     "step": int,

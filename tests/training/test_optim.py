@@ -6,6 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from lno import Spec
+from lno.models import LNOPlus, LNOPlusConfig
 from lno.training.optim import OPTIMIZERS, Optimizer, Rule, orthogonal
 from lno.training.schedules import Pace, onecycle
 
@@ -112,3 +114,17 @@ def test_a_parameter_without_a_gradient_stays() -> None:
     optimizer.update(optimizer.numbers(0, 1e-2, Pace(1.0)))
     assert torch.equal(model[0].weight, before)
     assert not torch.equal(model[4].weight, network()[4].weight)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_places_of_latent_positions_do_not_decay(name: str) -> None:
+    model = LNOPlus(Spec(24, 1, 1), LNOPlusConfig(width=32, latents=20, rounds=1))
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    optimizer = Optimizer([model], OPTIMIZERS[name], weight_decay=0.1)
+    optimizer.gather(0, [None for _ in model.parameters()])
+    optimizer.update(optimizer.numbers(0, 1e-2, Pace(1.0)))
+    after = model.state_dict()
+    for key in ("places.centres", "places.log_widths"):
+        assert torch.equal(after[key], before[key])
+    if not OPTIMIZERS[name].coupled:  # there, decay is a gradient, which Adam scales
+        assert after["trunk.input.weight"].norm() < before["trunk.input.weight"].norm()

@@ -187,7 +187,7 @@ DAMAGES = {
     "without metadata": without_metadata,
     "without a tensor": without_a_tensor,
     **{f"bit at {share}": flip(share) for share in (0.0, 0.3, 0.6, 0.999)},
-    "version": replaced(rb"\"version\": 2", rb"\"version\": 3"),
+    "version": replaced(rb"\"version\": 3", rb"\"version\": 4"),
     "key": replaced(rb"\"version\"", rb"\"versiom\""),
     "step in the text": replaced(rb"\"step\": 2", rb"\"step\": 3"),
     "name": lambda path: path.rename(path.with_name("checkpoint-000000099.safetensors")),
@@ -249,7 +249,7 @@ def test_a_damaged_checkpoint_changes_nothing_in_the_end(
     assert torch.equal(weights(resumed), weights(whole))
 
 
-@pytest.mark.parametrize("version", [None, 1, 3])
+@pytest.mark.parametrize("version", [None, 1, 4])
 def test_a_checkpoint_of_another_version_says_so(
     paused: Path, tmp_path: Path, version: int | None
 ) -> None:
