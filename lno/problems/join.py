@@ -21,6 +21,7 @@ from lno.data.columns import Column, Rows
 from lno.data.fields import COLUMNS, INDEX_COLUMNS
 from lno.files import owning
 from lno.problems.attempts import in_words, joined_provenance
+from lno.problems.make import require_file_name
 
 SAME = ("problem", "parameters", "seed", "device")  # what all files must have in common
 
@@ -47,7 +48,7 @@ def join_files(paths: Sequence[str | Path], out: str | Path) -> Fields:
     """
     if len(paths) < 2:
         raise ValueError(f"expected at least two files to join, got {len(paths)}")
-    out = Path(out)
+    out = require_file_name(out)
     if out.resolve() in (Path(path).resolve() for path in paths):
         raise ValueError(f"{out} is one of the files to join: write the result to another file")
     pieces = sorted((_read(Path(path)) for path in paths), key=lambda piece: piece.samples.start)

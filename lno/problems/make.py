@@ -86,7 +86,7 @@ def make_file(
     that are solved and raise KeyboardInterrupt; a second one stops that too. Errors save them too.
     While one process makes a file, another is refused with a `BlockingIOError`.
     """
-    out, wanted = Path(out), require_samples(samples, seed, first)
+    out, wanted = require_file_name(out), require_samples(samples, seed, first)
     which = identity(problem, seed, device) + (f"-{first}" if first else "")
     folder = out.with_name(f".{out.name}.{which}.parts")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -119,11 +119,11 @@ def make_file(
                     progress(start + len(part) - first)
                     if time.monotonic() - saved > SAVE_SECONDS:
                         flush()
+            whole = _whole([*kept, *(part for _, part in fresh)], wanted)
+            whole.save(out)  # inside: if the disk is full, say, the samples are not solved again
         except BaseException:
             flush()
             raise
-        whole = _whole([*kept, *(part for _, part in fresh)], wanted)
-        whole.save(out)
         for rest in out.parent.glob(f".{glob.escape(out.name)}.*.parts"):  # of other settings too
             remove(rest)
     return whole
@@ -164,6 +164,16 @@ def require_samples(samples: int, seed: int, first: int) -> range:
     require_count("seed", seed, 2**32 - 1, least=0)
     require_count("first", first, 10**9 - samples, least=0)
     return range(first, first + samples)
+
+
+def require_file_name(out: str | Path) -> Path:
+    """The path to write; a folder is an error before the work, not after it."""
+    if Path(out).is_dir():
+        raise IsADirectoryError(
+            f"cannot write {out}: expected the name of a file, got a folder. Choose a name in it, "
+            f"like {Path(out) / 'data.h5'}, or another one."
+        )
+    return Path(out)
 
 
 def _parts(

@@ -127,6 +127,9 @@ def test_only_files_whose_samples_are_known_are_joined(pieces: Pieces, tmp_path:
         assert "damaged provenance" in refuse([a, b], out)
     assert "at least two files" in refuse([a], out)
     assert "one of the files to join" in refuse([a, b], b)
+    (tmp_path / "folder.h5").mkdir()
+    with pytest.raises(IsADirectoryError, match="expected the name of a file, got a folder"):
+        join_files([a, b], tmp_path / "folder.h5")
 
 
 def test_a_damaged_file_is_named(pieces: Pieces, tmp_path: Path) -> None:

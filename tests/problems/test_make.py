@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -182,6 +183,37 @@ def test_an_interruption_after_a_part_was_saved_does_not_shift_the_next(
     assert starts == [0, 3, 6]
     made = make_file(Fan(), 20, tmp_path / "a.h5", seed=3)
     assert made.digest == make(Fan(), 20, seed=3).digest
+
+
+def test_a_failed_last_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, save = tmp_path / "a.h5", Fields.save
+
+    def full(self: Fields, path: Path, **options: bool) -> None:
+        if path == out:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(self, path, **options)
+
+    monkeypatch.setattr(Fields, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        make_file(Fan(), 20, out, seed=3)
+    assert not out.exists() and len(list(tmp_path.glob(".*.parts/*.h5"))) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(Fan, "solve", None)  # nothing is solved again
+    reported: list[int] = []
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    monkeypatch.undo()
+    assert reported == [20] and made.digest == make(Fan(), 20, seed=3).digest
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_folder_in_place_of_a_file_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fan, "solve", None)
+    (tmp_path / "a.h5").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"expected the name of a file, got a folder\. Choose"):
+        make_file(Fan(), 4, tmp_path / "a.h5")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.h5"]
 
 
 def test_a_second_maker_of_a_file_is_refused(tmp_path: Path) -> None:
