@@ -33,7 +33,7 @@ from lno.problems.workers import solve_in_processes
 
 __all__ = ["generator", "identity", "make", "make_file", "sigterm_as_interrupt"]
 
-SAVE_SECONDS = 20.0  # about this much work is lost at most when a run is killed
+SAVE_SECONDS = 20.0  # between two writes; a kill also loses the parts that are not finished
 Progress = Callable[[int], None]
 
 
@@ -60,11 +60,12 @@ def make(
     The provenance has everything that the samples depend on, the index of the first one, and their
     digest. It lists samples that did not converge at first, see `lno.problems.attempts`.
     """
-    wanted, parts = require_samples(samples, seed, first), []
+    wanted, parts, done = require_samples(samples, seed, first), [], 0
     with closing(_parts(problem, wanted, seed, device, workers)) as solved:
         for part in solved:
             parts.append(part)
-            progress(sum(map(len, parts)))
+            done += len(part)
+            progress(done)
     return _whole(parts, wanted)
 
 
@@ -82,9 +83,10 @@ def make_file(
 
     The file appears when it is complete. Finished parts are kept in a hidden folder beside it. The
     name of the folder has the hash of everything that the samples depend on and the index of the
-    first one, so a run with other settings never continues it. Ctrl-C and SIGTERM save the samples
-    that are solved and raise KeyboardInterrupt; a second one stops that too. Errors save them too.
-    While one process makes a file, another is refused with a `BlockingIOError`.
+    first one, so a run with other settings never continues it. Ctrl-C and SIGTERM save the parts
+    that are finished up to the first one that is not, and raise KeyboardInterrupt; a second one
+    stops that too. Errors save them too. A part has one sample or a few, see `_part_size`. While
+    one process makes a file, another is refused with a `BlockingIOError`.
     """
     out, wanted = require_file_name(out), require_samples(samples, seed, first)
     which = identity(problem, seed, device) + (f"-{first}" if first else "")
@@ -187,8 +189,7 @@ def _parts(
             f"workers: expected 1 on {where.type}, where one process solves many samples at once; "
             f"got {workers}. Leave it out, or solve on the CPU (--device cpu)."
         )
-    # Small parts on a CPU, where solving takes longer: progress shows, and little work can be lost.
-    step = problem.batch if where.type == "cuda" else max(1, problem.batch // 16)
+    step = _part_size(problem, where, workers)
     ranges = [samples[k : k + step] for k in range(0, len(samples), step)]
     if workers > 1:
         parts = solve_in_processes(problem, ranges, provenance, workers)
@@ -200,6 +201,18 @@ def _parts(
                 yield part.fields
             if part.unconverged:
                 raise RuntimeError(_not_converged(problem, part.unconverged))
+
+
+def _part_size(problem: Problem, device: torch.device, workers: int) -> int:
+    """How many samples a part has: few on a CPU, so that progress shows and little can be lost.
+
+    One process solves several samples at once there, in threads, and the part ends with the slowest
+    of them. With two for each thread, the others wait less.
+    """
+    if device.type == "cuda":
+        return problem.batch
+    threads = 1 if workers > 1 else torch.get_num_threads()
+    return problem.cpu_batch * (2 * threads if threads > 1 else 1)
 
 
 def _solve_here(
