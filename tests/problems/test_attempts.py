@@ -53,7 +53,7 @@ def test_the_first_attempt_draws_what_it_always_drew() -> None:
 def test_failures_are_listed_however_a_file_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = make(Stiff(), 40, seed=1)
+    whole = make_file(Stiff(), 40, tmp_path / "whole.h5", seed=1)
     for k, seconds in enumerate((0.0, 1000.0)):  # saved after every part, or only when stopped
         monkeypatch.setattr(maker, "SAVE_SECONDS", seconds)
         out = tmp_path / f"{k}.h5"
@@ -61,6 +61,7 @@ def test_failures_are_listed_however_a_file_is_made(
             make_file(Stiff(), 40, out, seed=1, progress=signal_at(15, signal.SIGTERM))
         assert make_file(Stiff(), 40, out, seed=1).digest == whole.digest
         assert Fields.load(out).provenance == whole.provenance
+        assert out.read_bytes() == (tmp_path / "whole.h5").read_bytes()
     with pytest.raises(KeyboardInterrupt):
         make_file(Stiff(), 40, out, seed=1, progress=signal_at(30, signal.SIGTERM))
     fewer = make_file(Stiff(), 10, out, seed=1)  # of more that are finished

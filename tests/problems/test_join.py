@@ -45,6 +45,8 @@ def test_joined_ranges_are_what_one_run_makes(
     assert joined.digest == whole.digest == Fields.load(tmp_path / "all.h5").digest
     assert joined.provenance == whole.provenance
     assert ("redrawn" in joined.provenance) == isinstance(problem, Stiff)
+    make_file(problem, 40, tmp_path / "whole.h5", seed=1, first=first)
+    assert (tmp_path / "all.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
 def test_what_was_joined_can_be_joined(pieces: Pieces, tmp_path: Path) -> None:
@@ -52,6 +54,8 @@ def test_what_was_joined_can_be_joined(pieces: Pieces, tmp_path: Path) -> None:
     join_files([b, c], tmp_path / "bc.h5")
     joined = join_files([tmp_path / "bc.h5", a], tmp_path / "all.h5")
     assert joined.digest == make(Stiff(), 20, seed=1).digest
+    [whole] = pieces((0, 20))
+    assert (tmp_path / "all.h5").read_bytes() == whole.read_bytes()
 
 
 def test_values_are_never_all_in_memory(

@@ -83,6 +83,8 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert made.digest == whole.digest == Fields.load(out).digest
     assert same_samples(made, whole) and same_samples(Fields.load(out), whole)
     assert list(tmp_path.iterdir()) == [out]
+    make_file(Fan(), 20, tmp_path / "b.h5", seed=3)
+    assert out.read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
 def test_other_settings_never_continue_a_run(
@@ -211,7 +213,7 @@ def test_a_folder_in_place_of_a_file_is_refused_before_the_work(
 ) -> None:
     monkeypatch.setattr(Fan, "solve", None)
     (tmp_path / "a.h5").mkdir()
-    with pytest.raises(IsADirectoryError, match=r"expected the name of a file, got a folder\. Choose"):
+    with pytest.raises(IsADirectoryError, match=r"the name of a file, got a folder\. Choose"):
         make_file(Fan(), 4, tmp_path / "a.h5")
     assert [path.name for path in tmp_path.rglob("*")] == ["a.h5"]
 
