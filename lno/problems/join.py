@@ -40,7 +40,7 @@ def join_files(paths: Sequence[str | Path], out: str | Path) -> Fields:
 
     Args:
         paths: the files, in any order. Together they must hold consecutive samples of one problem
-            with the same parameters, seed and kind of device.
+            with the same parameters, seed and kind of device, made by one version of its generator.
         out: the file to write, none of `paths`.
 
     Returns:
@@ -76,6 +76,7 @@ def _read(path: Path) -> Piece:
         )
     try:
         require_count("first", record["first"], 10**9, least=0)
+        require_count("version", record.get("version", 1), 10**9)
         require_type("retried", record.get("retried", []), list[int])
         require_type("redrawn", record.get("redrawn", {}), dict[str, int])
         if not all(key.isdecimal() for key in record.get("redrawn", {})):
@@ -97,6 +98,12 @@ def _require_same_kind(first: Piece, other: Piece) -> None:
 
     one, two = first.fields.provenance, other.fields.provenance
     refuse("it has the problem", one["problem"], two["problem"])
+    if one.get("version") != two.get("version"):
+        a, b = (f"version {r['version']}" if "version" in r else "no version" for r in (one, two))
+        raise ValueError(
+            f"{other.path} does not belong to {first.path}: its generator has {b}, not {a}, so its "
+            "samples may differ from what one run makes. Make the older files again."
+        )
     a, b = ({"parameters": r["parameters"]} for r in (one, two))
     if isinstance(one["parameters"], Mapping) and isinstance(two["parameters"], Mapping):
         a, b = dict(one["parameters"]), dict(two["parameters"])

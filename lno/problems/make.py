@@ -93,7 +93,7 @@ def make_file(
     folder = out.with_name(f".{out.name}.{which}.parts")
     out.parent.mkdir(parents=True, exist_ok=True)
     with owning(out), sigterm_as_interrupt():
-        kept = _finished(folder, first)
+        kept = _finished(folder, first, problem.version)
         begin, saved = first + sum(map(len, kept)), time.monotonic()
         fresh: list[tuple[int, Fields]] = []  # parts that are not saved yet, and where they begin
         progress(min(begin - first, samples))
@@ -150,14 +150,26 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def identity(problem: Problem, seed: int, device: str) -> str:
-    """A short hash of everything that the samples depend on."""
-    settings = json.dumps(_provenance(problem, seed, device), sort_keys=True)
+    """A short hash of everything that the samples depend on.
+
+    Version 1 of a generator is left out, so that the cache finds files from before versions.
+    """
+    record = _provenance(problem, seed, device)
+    if record["version"] == 1:
+        del record["version"]
+    settings = json.dumps(record, sort_keys=True)
     return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
 
 def _provenance(problem: Problem, seed: int, device: str) -> dict[str, Any]:
     kind = torch.device(device).type  # solutions are bit-for-bit equal on one kind of device only
-    return {"problem": problem.name, "seed": seed, "parameters": to_dict(problem), "device": kind}
+    return {
+        "problem": problem.name,
+        "version": problem.version,
+        "seed": seed,
+        "parameters": to_dict(problem),
+        "device": kind,
+    }
 
 
 def require_samples(samples: int, seed: int, first: int) -> range:
@@ -252,7 +264,7 @@ def _whole(parts: Sequence[Fields], samples: range) -> Fields:
     return fields
 
 
-def _finished(folder: Path, first: int) -> list[Fields]:
+def _finished(folder: Path, first: int, version: int) -> list[Fields]:
     """The parts that an earlier run has left: consecutive, from the first sample on."""
     parts: list[Fields] = []
     for path in sorted(folder.glob("*.h5")) if folder.exists() else []:
@@ -262,5 +274,7 @@ def _finished(folder: Path, first: int) -> list[Fields]:
             break  # damaged: this part and those after it are made again
         if int(path.stem) != first + sum(map(len, parts)):
             break
+        if part.provenance.get("version") != version:
+            break  # from before generators had versions
         parts.append(part)
     return parts

@@ -78,7 +78,7 @@ def test_without_failures_nothing_is_listed() -> None:
 def test_failures_change_neither_the_digest_nor_the_name_of_parts() -> None:
     made = make(Stiff(), 10, seed=1)
     assert made.replace(provenance={}).digest == made.digest
-    # Data sets that were made before there were retries are still found in the cache.
+    # Data sets that were made before there were retries, or versions, are still in the cache.
     assert identity(Darcy(), 0, "cpu") == "f2787a242c64"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,24 @@ def test_files_of_other_settings_do_not_belong_together(pieces: Pieces, tmp_path
     assert "its names is" in refuse([a, b], out)
 
 
+def test_versions_of_a_generator_do_not_mix(pieces: Pieces, tmp_path: Path) -> None:
+    (a, b, c), out = pieces((0, 5), (5, 9), (9, 12)), tmp_path / "all.h5"
+
+    @dataclass(frozen=True)
+    class Changed(Stiff):
+        version = 2
+
+    make_file(Changed(), 4, b, seed=1, first=5)
+    assert "its generator has version 2, not version 1, so" in refuse([a, b], out)
+    for path in (b, c):  # as they were before there were versions
+        old = Fields.load(path)
+        del old.provenance["version"]
+        old.save(path)
+    assert "its generator has no version, not version 1, so" in refuse([a, b], out)
+    assert "Make the older files again." in refuse([a, b], out)
+    assert join_files([b, c], out).digest == make(Stiff(), 7, seed=1, first=5).digest
+
+
 def test_only_files_whose_samples_are_known_are_joined(pieces: Pieces, tmp_path: Path) -> None:
     (a, b), out = pieces((0, 5), (5, 9)), tmp_path / "all.h5"
     fields = Fields.load(b)
@@ -126,7 +145,8 @@ def test_only_files_whose_samples_are_known_are_joined(pieces: Pieces, tmp_path:
         record = {k: v for k, v in fields.provenance.items() if k != key}
         fields.replace(provenance=record).save(b)
         assert f"it has no {key}. Make the data again" in refuse([a, b], out)
-    for key, value in (("first", -1), ("first", True), ("retried", {}), ("redrawn", {"x": 1})):
+    wrong = ("first", -1), ("first", True), ("version", "1"), ("retried", {}), ("redrawn", {"x": 1})
+    for key, value in wrong:
         fields.replace(provenance={**fields.provenance, key: value}).save(b)
         assert "damaged provenance" in refuse([a, b], out)
     assert "at least two files" in refuse([a], out)

@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from lno.data import Fields
 from lno.files import owning
 from lno.problems import PROBLEMS, Darcy
 from lno.problems import make as maker
-from lno.problems.make import generator, make, make_file
+from lno.problems.make import generator, identity, make, make_file
 
 
 def same_samples(a: Fields, b: Fields) -> bool:
@@ -95,6 +96,29 @@ def test_other_settings_never_continue_a_run(
         make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(9))
     other = make_file(Fan(stiffness=5.0), 20, tmp_path / "a.h5", seed=3)
     assert other.digest == make(Fan(stiffness=5.0), 20, seed=3).digest
+
+
+def test_parts_of_another_version_are_made_again(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Changed(Fan):
+        version = 2
+
+    out = tmp_path / "a.h5"
+    assert identity(Changed(), 3, "cpu") != identity(Fan(), 3, "cpu")  # the cache makes a new file
+    with pytest.raises(Stopped):
+        make_file(Fan(), 20, out, seed=3, progress=stop_after(9))
+    reported: list[int] = []
+    made = make_file(Changed(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] == 0 and made.provenance["version"] == 2
+    with pytest.raises(Stopped):
+        make_file(Fan(), 20, out, seed=3, progress=stop_after(9))
+    [path] = tmp_path.glob(".*.parts/*.h5")
+    part = Fields.load(path)
+    del part.provenance["version"]  # as it was before there were versions
+    part.save(path)
+    reported.clear()
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] == 0 and made.provenance == make(Fan(), 20, seed=3).provenance
 
 
 def test_a_damaged_part_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
