@@ -99,10 +99,9 @@ def _require_same_kind(first: Piece, other: Piece) -> None:
     one, two = first.fields.provenance, other.fields.provenance
     refuse("it has the problem", one["problem"], two["problem"])
     if one.get("version") != two.get("version"):
-        a, b = (f"version {r['version']}" if "version" in r else "no version" for r in (one, two))
         raise ValueError(
-            f"{other.path} does not belong to {first.path}: its generator has {b}, not {a}, so its "
-            "samples may differ from what one run makes. Make the older files again."
+            f"{other.path} does not belong to {first.path}: its generator has {_version(two)}, not "
+            f"{_version(one)}, so samples may differ. Make the older files again."
         )
     a, b = ({"parameters": r["parameters"]} for r in (one, two))
     if isinstance(one["parameters"], Mapping) and isinstance(two["parameters"], Mapping):
@@ -114,6 +113,10 @@ def _require_same_kind(first: Piece, other: Piece) -> None:
     for key, value in first.fields.meaning().items():
         refuse(f"its {key} is", value, other.fields.meaning().get(key))
     refuse("its columns are", _kinds(first.fields), _kinds(other.fields))
+
+
+def _version(record: Mapping[str, Any]) -> str:
+    return f"version {record['version']}" if "version" in record else "no version"
 
 
 def _kinds(fields: Fields) -> dict[str, str]:

@@ -302,3 +302,23 @@ def test_shock_at_half_the_chord():
     assert abs(cp.min() + 0.931) < 0.005
     exact = ((1 + 0.2 * 0.8**2) ** 3.5 - 1) / (GAMMA / 2 * 0.8**2)
     assert math.isclose(exact, 1.170, abs_tol=1e-3) and abs(cp.max() - exact) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("surface", "wake", "normal", "halved"),
+    [(48, 16, 20, True), (50, 16, 20, False), (48, 15, 20, False), (48, 16, 21, False)],
+)
+def test_a_coarse_start_keeps_the_nose(surface, wake, normal, halved, monkeypatch):
+    """It is taken where every second node makes a grid around the whole profile."""
+    points = c_grid(np.zeros(8), surface=surface, wake=wake, normal=normal, far=40.0)[None]
+    nose, grids = points[0, wake + surface // 2, 0], []
+
+    def watched(mesh, *_):
+        grids.append(mesh)
+        return torch.ones(1, dtype=torch.bool)
+
+    monkeypatch.setattr(steady_flow, "build_mesh", lambda points, wake: points)
+    monkeypatch.setattr(steady_flow, "march", watched)
+    steady_flow.steady_flow(points, wake, STREAM, Schedule(), CPU)
+    assert len(grids) == 1 + halved
+    assert all((grid[0, :, 0] == nose).all(-1).any() for grid in grids)
