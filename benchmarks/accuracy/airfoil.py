@@ -50,7 +50,7 @@ def profile(problem: Airfoil, grid: str) -> list[dict[str, Any]]:
         "smallest pressure coefficient": cp.min(),
         "pressure coefficient at the nose": cp.max(),
         "the same, exact": exact,
-        "drag coefficient: wave drag and numerical entropy": -(cp * wall).sum(),
+        "drag coefficient (wave drag and numerical entropy)": -(cp * wall).sum(),
         "asymmetry of the flow": float((w - mirrored).abs().max()),
     }
     return [
