@@ -5,7 +5,7 @@
 Writes results/benchmarks/make_data_<device>.json: a row for each problem with seconds, statistics
 and the digest of the data. Statistics are mean, standard deviation and spectrum of first and last
 channels; of problems on deformed meshes, those of benchmarks/accuracy. With --pictures FOLDER it
-also draws samples and spectra.
+also draws samples and spectra; --results FOLDER leaves the rows elsewhere.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from matplotlib.figure import Figure
 
 from lno.data import Fields
 from lno.experiments.pictures import sample_gallery
-from lno.files import write_json
+from lno.files import replacing, write_json
 from lno.problems import PROBLEMS
 from lno.problems.make import make_file
-from lno.report import plots
+from lno.report import html
 from lno.training.device import hardware, pick_solver_device
 from lno.training.progress import progress
 
@@ -123,10 +123,12 @@ def main() -> None:
                 print(f"  {line['statistic']}: {line['ours']}, published: {line['published']}")
         known = [r for r in known if r["problem"] != name] + [row]
         if options.pictures:
-            plots.save(sample_gallery(fields), options.pictures / f"{name}.png")
+            figures = {name: sample_gallery(fields)}
             if has_spectrum(fields):
-                spectra = spectra_figure(row["statistics"])
-                plots.save(spectra, options.pictures / f"{name}_spectrum.png")
+                figures[f"{name}_spectrum"] = spectra_figure(row["statistics"])
+            for picture, figure in figures.items():
+                with replacing(options.pictures / f"{picture}.png") as temporary:
+                    temporary.write_bytes(html.png(figure))  # a third of the bytes
         write_json(path, {"rows": known})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +71,30 @@ def show_errors(errors: dict[str, float]) -> None:
 def command(*words: object) -> str:
     """A command of this program that can be pasted into a shell."""
     return f"{program()} {shlex.join(map(str, words))}"
+
+
+def key_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """What an option that may be repeated sets; a key that comes twice is an error.
+
+    >>> key_values("--set", ["grid=85", "high=9"])
+    {'grid': '85', 'high': '9'}
+    >>> key_values("--set", ["grid=85", "grid=43"])
+    Traceback (most recent call last):
+    ...
+    ValueError: --set sets grid twice, to 85 and to 43: expected each key once. Leave one out.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key or not value:
+            raise ValueError(f"{option} {text}: expected KEY=VALUE")
+        if key in found:
+            raise ValueError(
+                f"{option} sets {key} twice, to {found[key]} and to {value}: expected each key "
+                "once. Leave one out."
+            )
+        found[key] = value
+    return found
 
 
 def program() -> str:

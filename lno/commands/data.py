@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lno.commands import checks, imports
-from lno.commands.console import command, new_app, require_h5, show, show_lines
+from lno.commands.console import command, key_values, new_app, require_h5, show, show_lines
 from lno.commands.info import describe_fields
 from lno.config import from_dict
 from lno.data import Fields
@@ -56,8 +56,11 @@ def make_data(
     range of samples can be made on its own.
     """
     require_h5(result)
-    given = dict(setting.partition("=")[::2] for setting in settings or [])
-    given |= {k: str(v) for k, v in (("grid", grid), ("every", every)) if v is not None}
+    given = key_values("--set", settings)
+    for key, value in (("grid", grid), ("every", every)):
+        if value is not None:
+            _require_size(problem, key, given)
+            given[key] = str(value)
     made, where = build_problem(problem, given), str(pick_solver_device(device))
     with progress(f"making {problem}", samples) as update:
         fields = make_file(made, samples, result, seed, where, update, first, workers)
@@ -120,6 +123,17 @@ def inspect_data(
 
 app.command("import", epilog=imports.EXAMPLE)(imports.import_data)
 app.command("check", epilog=checks.EXAMPLE)(checks.check_data)
+
+
+def _require_size(problem: str, key: str, given: Mapping[str, str]) -> None:
+    """Raise if the option `--key` does not apply to a problem, or `--set` has the key, too."""
+    if key in given:
+        raise ValueError(f"expected --{key} or --set {key}=…, got both: leave one of them out")
+    defaults = {f.name: f.default for f in dataclasses.fields(PROBLEMS.get(problem, Problem))}
+    if problem in PROBLEMS and key not in defaults:
+        sizes = [f"{name}={size}" for name, size in defaults.items() if isinstance(size, int)]
+        instead = f". Its sizes are changed with --set: {', '.join(sizes)}" if sizes else ""
+        raise ValueError(f"--{key} does not apply to {problem}, which has no key {key!r}{instead}")
 
 
 def build_problem(name: str, settings: Mapping[str, str]) -> Problem:

@@ -11,7 +11,7 @@ import numpy as np
 import typer
 from matplotlib.figure import Figure
 
-from lno.commands.console import FLAGGED, new_app, show
+from lno.commands.console import FLAGGED, key_values, new_app, show
 from lno.data import Fields
 from lno.data.labels import Labels
 from lno.data.pictures import nodes_of_sample
@@ -78,7 +78,7 @@ def reconstruct(
         noise=noise,
         device=device,
         bounds=bounds,
-        parameters=dict(text.partition("=")[::2] for text in parameters or ()),
+        parameters=key_values("--parameter", parameters),
     )
     size = " × ".join(map(str, found.mean.shape))
     beside = "lower and upper bounds" if found.lower is not None else "no bounds (not calibrated)"

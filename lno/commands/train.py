@@ -12,6 +12,7 @@ from lno.calibration import guarantee
 from lno.commands.console import (
     INTERRUPTED,
     command,
+    key_values,
     new_app,
     say,
     show,
@@ -142,6 +143,7 @@ def train(
     """
     if folder is None and not dry_run:
         raise ValueError("expected the folder of the run, got none: pass --out runs/NAME")
+    key_values("--set", changes)  # a key that comes twice is an error
     spec = describe(
         source,
         preset=preset,

@@ -110,11 +110,14 @@ def in_words(samples: range) -> str:
 def joined_provenance(records: Sequence[Mapping[str, Any]], samples: range) -> dict[str, Any]:
     """The provenance of consecutive samples, from those of the parts that they come from.
 
+    The digest of a part is left out: it is not that of the whole.
+
     >>> parts = [{"seed": 1, "retried": [2]}, {"seed": 1, "redrawn": {"5": 1, "7": 3}}]
     >>> joined_provenance(parts, range(6))
     {'seed': 1, 'first': 0, 'retried': [2], 'redrawn': {'5': 1}}
     """
-    same = {k: v for k, v in records[0].items() if k not in ("first", "retried", "redrawn")}
+    own = ("first", "retried", "redrawn", "digest")
+    same = {k: v for k, v in records[0].items() if k not in own}
     retried = [k for record in records for k in record.get("retried", [])]
     redrawn = {k: n for record in records for k, n in record.get("redrawn", {}).items()}
     return {**same, "first": samples.start, **_failures(retried, redrawn, samples)}

@@ -137,6 +137,7 @@ class Burgers(Problem):
     published: ClassVar[Mapping[str, Layout]] = {"standard": FILES, "reference": FILES}
     symmetries: ClassVar[tuple[Symmetry, ...]] = wave_symmetries(16)
     batch: ClassVar[int] = 512
+    cpu_batch: ClassVar[int] = 16
 
     def __post_init__(self) -> None:
         require_count("grid", self.grid, 4096)
@@ -161,7 +162,7 @@ class Burgers(Problem):
             u = etdrk4(initial_value(coefficients, x), self.viscosity, self.grid, substeps)
             return u[..., :: points // self.grid].float()
 
-        return solve_in_batches(solutions, inputs, device, cpu=16, gpu=self.batch)
+        return solve_in_batches(solutions, inputs, device, cpu=self.cpu_batch, gpu=self.batch)
 
     def fields(
         self,

@@ -21,6 +21,7 @@ from lno.data.columns import Column, Rows
 from lno.data.fields import COLUMNS, INDEX_COLUMNS
 from lno.files import owning
 from lno.problems.attempts import in_words, joined_provenance
+from lno.problems.make import require_file_name
 
 SAME = ("problem", "parameters", "seed", "device")  # what all files must have in common
 
@@ -39,7 +40,7 @@ def join_files(paths: Sequence[str | Path], out: str | Path) -> Fields:
 
     Args:
         paths: the files, in any order. Together they must hold consecutive samples of one problem
-            with the same parameters, seed and kind of device.
+            with the same parameters, seed and kind of device, made by one version of its generator.
         out: the file to write, none of `paths`.
 
     Returns:
@@ -47,7 +48,7 @@ def join_files(paths: Sequence[str | Path], out: str | Path) -> Fields:
     """
     if len(paths) < 2:
         raise ValueError(f"expected at least two files to join, got {len(paths)}")
-    out = Path(out)
+    out = require_file_name(out)
     if out.resolve() in (Path(path).resolve() for path in paths):
         raise ValueError(f"{out} is one of the files to join: write the result to another file")
     pieces = sorted((_read(Path(path)) for path in paths), key=lambda piece: piece.samples.start)
@@ -75,6 +76,7 @@ def _read(path: Path) -> Piece:
         )
     try:
         require_count("first", record["first"], 10**9, least=0)
+        require_count("version", record.get("version", 1), 10**9)
         require_type("retried", record.get("retried", []), list[int])
         require_type("redrawn", record.get("redrawn", {}), dict[str, int])
         if not all(key.isdecimal() for key in record.get("redrawn", {})):
@@ -96,6 +98,11 @@ def _require_same_kind(first: Piece, other: Piece) -> None:
 
     one, two = first.fields.provenance, other.fields.provenance
     refuse("it has the problem", one["problem"], two["problem"])
+    if one.get("version") != two.get("version"):
+        raise ValueError(
+            f"{other.path} does not belong to {first.path}: its generator has {_version(two)}, not "
+            f"{_version(one)}, so samples may differ. Make the older files again."
+        )
     a, b = ({"parameters": r["parameters"]} for r in (one, two))
     if isinstance(one["parameters"], Mapping) and isinstance(two["parameters"], Mapping):
         a, b = dict(one["parameters"]), dict(two["parameters"])
@@ -106,6 +113,10 @@ def _require_same_kind(first: Piece, other: Piece) -> None:
     for key, value in first.fields.meaning().items():
         refuse(f"its {key} is", value, other.fields.meaning().get(key))
     refuse("its columns are", _kinds(first.fields), _kinds(other.fields))
+
+
+def _version(record: Mapping[str, Any]) -> str:
+    return f"version {record['version']}" if "version" in record else "no version"
 
 
 def _kinds(fields: Fields) -> dict[str, str]:

@@ -33,7 +33,7 @@ from lno.problems.workers import solve_in_processes
 
 __all__ = ["generator", "identity", "make", "make_file", "sigterm_as_interrupt"]
 
-SAVE_SECONDS = 20.0  # about this much work is lost at most when a run is killed
+SAVE_SECONDS = 20.0  # between two writes; a kill also loses the parts that are not finished
 Progress = Callable[[int], None]
 
 
@@ -60,11 +60,12 @@ def make(
     The provenance has everything that the samples depend on, the index of the first one, and their
     digest. It lists samples that did not converge at first, see `lno.problems.attempts`.
     """
-    wanted, parts = require_samples(samples, seed, first), []
+    wanted, parts, done = require_samples(samples, seed, first), [], 0
     with closing(_parts(problem, wanted, seed, device, workers)) as solved:
         for part in solved:
             parts.append(part)
-            progress(sum(map(len, parts)))
+            done += len(part)
+            progress(done)
     return _whole(parts, wanted)
 
 
@@ -82,16 +83,17 @@ def make_file(
 
     The file appears when it is complete. Finished parts are kept in a hidden folder beside it. The
     name of the folder has the hash of everything that the samples depend on and the index of the
-    first one, so a run with other settings never continues it. Ctrl-C and SIGTERM save the samples
-    that are solved and raise KeyboardInterrupt; a second one stops that too. Errors save them too.
-    While one process makes a file, another is refused with a `BlockingIOError`.
+    first one, so a run with other settings never continues it. Ctrl-C and SIGTERM save the parts
+    that are finished up to the first one that is not, and raise KeyboardInterrupt; a second one
+    stops that too. Errors save them too. A part has one sample or a few, see `_part_size`. While
+    one process makes a file, another is refused with a `BlockingIOError`.
     """
-    out, wanted = Path(out), require_samples(samples, seed, first)
+    out, wanted = require_file_name(out), require_samples(samples, seed, first)
     which = identity(problem, seed, device) + (f"-{first}" if first else "")
     folder = out.with_name(f".{out.name}.{which}.parts")
     out.parent.mkdir(parents=True, exist_ok=True)
     with owning(out), sigterm_as_interrupt():
-        kept = _finished(folder, first)
+        kept = _finished(folder, first, problem.version)
         begin, saved = first + sum(map(len, kept)), time.monotonic()
         fresh: list[tuple[int, Fields]] = []  # parts that are not saved yet, and where they begin
         progress(min(begin - first, samples))
@@ -119,11 +121,11 @@ def make_file(
                     progress(start + len(part) - first)
                     if time.monotonic() - saved > SAVE_SECONDS:
                         flush()
+            whole = _whole([*kept, *(part for _, part in fresh)], wanted)
+            whole.save(out)  # inside: if the disk is full, say, the samples are not solved again
         except BaseException:
             flush()
             raise
-        whole = _whole([*kept, *(part for _, part in fresh)], wanted)
-        whole.save(out)
         for rest in out.parent.glob(f".{glob.escape(out.name)}.*.parts"):  # of other settings too
             remove(rest)
     return whole
@@ -148,14 +150,26 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 
 def identity(problem: Problem, seed: int, device: str) -> str:
-    """A short hash of everything that the samples depend on."""
-    settings = json.dumps(_provenance(problem, seed, device), sort_keys=True)
+    """A short hash of everything that the samples depend on.
+
+    Version 1 of a generator is left out, so that the cache finds files from before versions.
+    """
+    record = _provenance(problem, seed, device)
+    if record["version"] == 1:
+        del record["version"]
+    settings = json.dumps(record, sort_keys=True)
     return hashlib.sha256(settings.encode()).hexdigest()[:12]
 
 
 def _provenance(problem: Problem, seed: int, device: str) -> dict[str, Any]:
     kind = torch.device(device).type  # solutions are bit-for-bit equal on one kind of device only
-    return {"problem": problem.name, "seed": seed, "parameters": to_dict(problem), "device": kind}
+    return {
+        "problem": problem.name,
+        "version": problem.version,
+        "seed": seed,
+        "parameters": to_dict(problem),
+        "device": kind,
+    }
 
 
 def require_samples(samples: int, seed: int, first: int) -> range:
@@ -164,6 +178,16 @@ def require_samples(samples: int, seed: int, first: int) -> range:
     require_count("seed", seed, 2**32 - 1, least=0)
     require_count("first", first, 10**9 - samples, least=0)
     return range(first, first + samples)
+
+
+def require_file_name(out: str | Path) -> Path:
+    """The path to write; a folder is an error before the work, not after it."""
+    if Path(out).is_dir():
+        raise IsADirectoryError(
+            f"cannot write {out}: expected the name of a file, got a folder. Choose a name in it, "
+            f"like {Path(out) / 'data.h5'}, or another one."
+        )
+    return Path(out)
 
 
 def _parts(
@@ -177,8 +201,7 @@ def _parts(
             f"workers: expected 1 on {where.type}, where one process solves many samples at once; "
             f"got {workers}. Leave it out, or solve on the CPU (--device cpu)."
         )
-    # Small parts on a CPU, where solving takes longer: progress shows, and little work can be lost.
-    step = problem.batch if where.type == "cuda" else max(1, problem.batch // 16)
+    step = _part_size(problem, where, workers)
     ranges = [samples[k : k + step] for k in range(0, len(samples), step)]
     if workers > 1:
         parts = solve_in_processes(problem, ranges, provenance, workers)
@@ -190,6 +213,18 @@ def _parts(
                 yield part.fields
             if part.unconverged:
                 raise RuntimeError(_not_converged(problem, part.unconverged))
+
+
+def _part_size(problem: Problem, device: torch.device, workers: int) -> int:
+    """How many samples a part has: few on a CPU, so that progress shows and little can be lost.
+
+    One process solves several samples at once there, in threads, and the part ends with the slowest
+    of them. With two for each thread, the others wait less.
+    """
+    if device.type == "cuda":
+        return problem.batch
+    threads = 1 if workers > 1 else torch.get_num_threads()
+    return problem.cpu_batch * (2 * threads if threads > 1 else 1)
 
 
 def _solve_here(
@@ -229,7 +264,7 @@ def _whole(parts: Sequence[Fields], samples: range) -> Fields:
     return fields
 
 
-def _finished(folder: Path, first: int) -> list[Fields]:
+def _finished(folder: Path, first: int, version: int) -> list[Fields]:
     """The parts that an earlier run has left: consecutive, from the first sample on."""
     parts: list[Fields] = []
     for path in sorted(folder.glob("*.h5")) if folder.exists() else []:
@@ -239,5 +274,7 @@ def _finished(folder: Path, first: int) -> list[Fields]:
             break  # damaged: this part and those after it are made again
         if int(path.stem) != first + sum(map(len, parts)):
             break
+        if part.provenance.get("version") != version:
+            break  # from before generators had versions
         parts.append(part)
     return parts

@@ -11,10 +11,10 @@ along the pipe, the second from wall to wall.
 Taylor–Hood elements Q2–Q1 on n × n quadrilaterals, and Newton's method from the Stokes flow; n = 64
 has the 129 × 129 nodes of the published data. Each linear system is solved directly, see
 `lno.problems.numerics.taylor_hood`. Double precision throughout. Poiseuille flow is exact to 2e-14.
-In random pipes, the relative L2 error against 96² elements is 3e-4 to 5e-4, against P2–P1 triangles
-of scikit-fem 5e-4. The flux through a station is exact at the outlet, and to 7e-5 (root mean
-square) inside. The order is 3 in smooth pipes, and about 2 in random ones, since the curvature of
-the walls jumps where pieces join.
+In a random pipe, the relative L2 error against 96² elements is 3e-4, against P2–P1 triangles of
+scikit-fem 5e-4. The flux through a station is exact at the outlet, and to 7e-5 (root mean square)
+inside. The order is 3 in smooth pipes, and about 2 in random ones, since the curvature of the walls
+jumps where pieces join.
 
 Known about the published data: the equation, the grid, the shapes and the inflow (read off public
 code and figures). Assumed: the viscosity and the free outlet. Published outlets have spikes next to
@@ -45,7 +45,7 @@ from lno.problems.problem import Problem, Protocol
 
 LENGTH, PIECES = 10.0, 4
 NODES = (129, 129)  # of the published data
-GRAD_DIV = 0.05  # γ, see `TaylorHood`; the error on the standard grid is 1.8e-3 without it
+GRAD_DIV = 0.05  # γ, see `TaylorHood`; without it, the error is 1.4e-3 instead of 3e-4
 
 # A flow has converged when the Euclidean norm of its residual (all momentum and mass equations that
 # are not replaced by boundary values) is at most this times the norm for fluid at rest.

@@ -3,12 +3,13 @@
     ρ ü = ∇·σ,    elastic and perfectly plastic (von Mises), plane stress, large deformation
 
 A block of 50 mm × 15 mm stands on rollers. A rigid die without friction comes down on it at 3 m/s,
-6 mm in 2 ms. Steel: E = 200 GPa, ν = 0.3, σ_Y = 70 MPa without hardening, ρ = 7850 kg/m³. The die
-is a random curve: a cubic spline through nine equispaced knots, the outer ones 7.5 mm above its
-lowest point, the inner ones uniform between. It touches the block at t = 0. Frame k of 20 is the
-state at k · 0.1 ms. The first axis of the 101 × 31 × 20 grid runs along the block, from right to
-left, the second from top to bottom, the third is time. The outputs are the position and the
-displacement of each node, the input is the height of the die.
+6 mm in 2 ms. A steel-like model material: E = 200 GPa, ν = 0.3, ρ = 7850 kg/m³, with a low yield
+stress, σ_Y = 70 MPa, and no hardening. The die is a random curve: a cubic spline through nine
+equispaced knots, the outer ones 7.5 mm above its lowest point, the inner ones uniform between. It
+touches the block at t = 0. Frame k of 20 is the state at k · 0.1 ms. The first axis of the 101 × 31
+× 20 grid runs along the block, from right to left, the second from top to bottom, the third is
+time. The outputs are the position and the displacement of each node, the input is the height of the
+die.
 
 Explicit dynamics on 100 × 30 elements with one integration point, in double precision; see
 `lno.problems.numerics.forging`. Inertia matters: sliding along the die is resisted by nothing else.

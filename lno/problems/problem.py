@@ -55,7 +55,11 @@ class Problem:
         picture: the channels of "u" and "y" to draw. For a key that is missing, the first and the
             last channel are drawn.
         view: the part of the domain that pictures show, (left, right, bottom, top). None: all.
-        batch: how many samples a GPU solves at once. A CPU takes a sixteenth of it at a time.
+        version: of the generator. Raise it when samples change: then nothing that was made before
+            is continued, joined with new samples, or taken from the cache.
+        batch: how many samples a GPU solves at once.
+        cpu_batch: how many samples a thread of a CPU takes at once: more than one where that is
+            faster. What an interruption loses grows with it.
     """
 
     name: ClassVar[str]
@@ -66,7 +70,9 @@ class Problem:
     symmetries: ClassVar[tuple[Symmetry, ...]] = ()
     picture: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     view: ClassVar[tuple[float, float, float, float] | None] = None
+    version: ClassVar[int] = 1
     batch: ClassVar[int] = 16
+    cpu_batch: ClassVar[int] = 1
 
     @classmethod
     def can_make(cls) -> bool:

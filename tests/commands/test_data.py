@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from command_line import Run
 
 from lno import Fields, cli
 from lno.commands.data import build_problem, describe_failures
@@ -49,6 +51,32 @@ def test_options_and_settings_become_parameters() -> None:
 def test_impossible_settings_are_errors(name: str, settings: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_problem(name, settings)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("pipe --grid 33", "--grid does not apply to pipe, .* changed with --set: elements=64$"),
+        ("airfoil --every 2", "--every does not apply .*: surface=120, wake=50, normal=50$"),
+        ("burgers --grid 64 --every 2", "--every does not apply .* with --set: grid=128$"),
+        ("stokes --grid 33", "no problem 'stokes'"),
+        ("darcy --grid 29 --set grid=85", "expected --grid or --set grid=…, got both"),
+        ("darcy --set high=9 --set low=1 --set high=7", "--set sets high twice, to 9 and to 7"),
+        ("darcy --set high", "--set high: expected KEY=VALUE"),
+    ],
+)
+def test_impossible_options_are_errors(
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [*words.split(), "--samples", "1", "--out", str(tmp_path / "a.h5")]
+    assert cli.run(["data", "make", *arguments]) == 1
+    assert re.search(message, capsys.readouterr().err.strip())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_size_of_a_model_is_set_once(run: Run) -> None:
+    words = ["--set", "width=8", "--set", "blocks=1", "--set", "width=16", "--dry-run"]
+    assert "--set sets width twice, to 8 and to 16" in run("train", "darcy", *words).stderr
 
 
 def test_a_shorter_file_is_the_beginning_of_a_longer_one(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from lno.data import Fields
 from lno.problems import Airfoil
 from lno.problems import airfoil as module
 from lno.problems.airfoil import field_arguments
@@ -115,7 +116,8 @@ def test_fields_are_those_of_the_published_files():
     published = field_arguments(points[..., 0], points[..., 1], np.ones((2, 25, 7)))
     assert fields.grid == published["grid"] == (25, 7)
     assert fields.u.shape == published["u"].shape and fields.y.shape == published["y"].shape
-    assert fields.names == published["names"]
+    assert fields.meaning() == Fields(**published).meaning()
+    assert fields.units["u"] == ["chord", "chord"]
     assert np.allclose(fields.u[1].reshape(25, 7, 2), points[1], atol=1e-6)
     assert np.array_equal(fields.cells, published["cells"])
 

@@ -280,9 +280,8 @@ def test_mixing_leads_to_the_same_flow_sooner(monkeypatch):
 
 def test_symmetric_flow_around_a_symmetric_profile():
     points = c_grid(np.zeros(8), surface=48, wake=16, normal=20, far=40.0)[None]
-    w, _ = steady_flow.steady_flow(
-        points, 16, free_stream(0.8, 0.0), Schedule(iterations=1600), CPU
-    )
+    w, converged = steady_flow.steady_flow(points, 16, free_stream(0.8, 0.0), Schedule(), CPU)
+    assert converged.all()
     mirrored = w.flip(2) * torch.tensor([1, 1, -1, 1])[:, None, None, None]
     assert float((w - mirrored).abs().max()) < 1e-10
 
@@ -290,8 +289,8 @@ def test_symmetric_flow_around_a_symmetric_profile():
 def test_shock_at_half_the_chord():
     """NACA-0012 at Mach 0.8 on the standard grid: shock, suction peak and stagnation pressure."""
     points = c_grid(np.zeros(8), surface=120, wake=50, normal=50, far=40.0)[None]
-    schedule = Schedule(iterations=3000, coarse=1600, residual=2e-3, change=5e-3)
-    w, _ = steady_flow.steady_flow(points, 50, free_stream(0.8, 0.0), schedule, CPU)
+    w, converged = steady_flow.steady_flow(points, 50, free_stream(0.8, 0.0), Schedule(), CPU)
+    assert converged.all()
     pressure = primitive(w.unbind())[3][0, 50:171, 0].numpy()
     cp = (pressure - 1) / (GAMMA / 2 * 0.8**2)
     x, upper = points[0, 50:111, 0, 0][::-1], cp[:61][::-1]
@@ -303,3 +302,23 @@ def test_shock_at_half_the_chord():
     assert abs(cp.min() + 0.931) < 0.005
     exact = ((1 + 0.2 * 0.8**2) ** 3.5 - 1) / (GAMMA / 2 * 0.8**2)
     assert math.isclose(exact, 1.170, abs_tol=1e-3) and abs(cp.max() - exact) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("surface", "wake", "normal", "halved"),
+    [(48, 16, 20, True), (50, 16, 20, False), (48, 15, 20, False), (48, 16, 21, False)],
+)
+def test_a_coarse_start_keeps_the_nose(surface, wake, normal, halved, monkeypatch):
+    """It is taken where every second node makes a grid around the whole profile."""
+    points = c_grid(np.zeros(8), surface=surface, wake=wake, normal=normal, far=40.0)[None]
+    nose, grids = points[0, wake + surface // 2, 0], []
+
+    def watched(mesh, *_):
+        grids.append(mesh)
+        return torch.ones(1, dtype=torch.bool)
+
+    monkeypatch.setattr(steady_flow, "build_mesh", lambda points, wake: points)
+    monkeypatch.setattr(steady_flow, "march", watched)
+    steady_flow.steady_flow(points, wake, STREAM, Schedule(), CPU)
+    assert len(grids) == 1 + halved
+    assert all((grid[0, :, 0] == nose).all(-1).any() for grid in grids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ def test_joined_ranges_are_what_one_run_makes(
     assert joined.digest == whole.digest == Fields.load(tmp_path / "all.h5").digest
     assert joined.provenance == whole.provenance
     assert ("redrawn" in joined.provenance) == isinstance(problem, Stiff)
+    make_file(problem, 40, tmp_path / "whole.h5", seed=1, first=first)
+    assert (tmp_path / "all.h5").read_bytes() == (tmp_path / "whole.h5").read_bytes()
 
 
 def test_what_was_joined_can_be_joined(pieces: Pieces, tmp_path: Path) -> None:
@@ -52,6 +55,8 @@ def test_what_was_joined_can_be_joined(pieces: Pieces, tmp_path: Path) -> None:
     join_files([b, c], tmp_path / "bc.h5")
     joined = join_files([tmp_path / "bc.h5", a], tmp_path / "all.h5")
     assert joined.digest == make(Stiff(), 20, seed=1).digest
+    [whole] = pieces((0, 20))
+    assert (tmp_path / "all.h5").read_bytes() == whole.read_bytes()
 
 
 def test_values_are_never_all_in_memory(
@@ -111,6 +116,24 @@ def test_files_of_other_settings_do_not_belong_together(pieces: Pieces, tmp_path
     assert "its names is" in refuse([a, b], out)
 
 
+def test_versions_of_a_generator_do_not_mix(pieces: Pieces, tmp_path: Path) -> None:
+    (a, b, c), out = pieces((0, 5), (5, 9), (9, 12)), tmp_path / "all.h5"
+
+    @dataclass(frozen=True)
+    class Changed(Stiff):
+        version = 2
+
+    make_file(Changed(), 4, b, seed=1, first=5)
+    assert "its generator has version 2, not version 1, so" in refuse([a, b], out)
+    for path in (b, c):  # as they were before there were versions
+        old = Fields.load(path)
+        del old.provenance["version"]
+        old.save(path)
+    assert "its generator has no version, not version 1, so" in refuse([a, b], out)
+    assert "Make the older files again." in refuse([a, b], out)
+    assert join_files([b, c], out).digest == make(Stiff(), 7, seed=1, first=5).digest
+
+
 def test_only_files_whose_samples_are_known_are_joined(pieces: Pieces, tmp_path: Path) -> None:
     (a, b), out = pieces((0, 5), (5, 9)), tmp_path / "all.h5"
     fields = Fields.load(b)
@@ -122,11 +145,15 @@ def test_only_files_whose_samples_are_known_are_joined(pieces: Pieces, tmp_path:
         record = {k: v for k, v in fields.provenance.items() if k != key}
         fields.replace(provenance=record).save(b)
         assert f"it has no {key}. Make the data again" in refuse([a, b], out)
-    for key, value in (("first", -1), ("first", True), ("retried", {}), ("redrawn", {"x": 1})):
+    wrong = ("first", -1), ("first", True), ("version", "1"), ("retried", {}), ("redrawn", {"x": 1})
+    for key, value in wrong:
         fields.replace(provenance={**fields.provenance, key: value}).save(b)
         assert "damaged provenance" in refuse([a, b], out)
     assert "at least two files" in refuse([a], out)
     assert "one of the files to join" in refuse([a, b], b)
+    (tmp_path / "folder.h5").mkdir()
+    with pytest.raises(IsADirectoryError, match="expected the name of a file, got a folder"):
+        join_files([a, b], tmp_path / "folder.h5")
 
 
 def test_a_damaged_file_is_named(pieces: Pieces, tmp_path: Path) -> None:

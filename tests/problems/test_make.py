@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from lno.data import Fields
 from lno.files import owning
 from lno.problems import PROBLEMS, Darcy
 from lno.problems import make as maker
-from lno.problems.make import generator, make, make_file
+from lno.problems.make import generator, identity, make, make_file
 
 
 def same_samples(a: Fields, b: Fields) -> bool:
@@ -82,6 +84,8 @@ def test_an_interrupted_run_continues_bit_for_bit(
     assert made.digest == whole.digest == Fields.load(out).digest
     assert same_samples(made, whole) and same_samples(Fields.load(out), whole)
     assert list(tmp_path.iterdir()) == [out]
+    make_file(Fan(), 20, tmp_path / "b.h5", seed=3)
+    assert out.read_bytes() == (tmp_path / "b.h5").read_bytes()
 
 
 def test_other_settings_never_continue_a_run(
@@ -92,6 +96,29 @@ def test_other_settings_never_continue_a_run(
         make_file(Fan(), 20, tmp_path / "a.h5", seed=3, progress=stop_after(9))
     other = make_file(Fan(stiffness=5.0), 20, tmp_path / "a.h5", seed=3)
     assert other.digest == make(Fan(stiffness=5.0), 20, seed=3).digest
+
+
+def test_parts_of_another_version_are_made_again(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Changed(Fan):
+        version = 2
+
+    out = tmp_path / "a.h5"
+    assert identity(Changed(), 3, "cpu") != identity(Fan(), 3, "cpu")  # the cache makes a new file
+    with pytest.raises(Stopped):
+        make_file(Fan(), 20, out, seed=3, progress=stop_after(9))
+    reported: list[int] = []
+    made = make_file(Changed(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] == 0 and made.provenance["version"] == 2
+    with pytest.raises(Stopped):
+        make_file(Fan(), 20, out, seed=3, progress=stop_after(9))
+    [path] = tmp_path.glob(".*.parts/*.h5")
+    part = Fields.load(path)
+    del part.provenance["version"]  # as it was before there were versions
+    part.save(path)
+    reported.clear()
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    assert reported[0] == 0 and made.provenance == make(Fan(), 20, seed=3).provenance
 
 
 def test_a_damaged_part_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,6 +209,37 @@ def test_an_interruption_after_a_part_was_saved_does_not_shift_the_next(
     assert starts == [0, 3, 6]
     made = make_file(Fan(), 20, tmp_path / "a.h5", seed=3)
     assert made.digest == make(Fan(), 20, seed=3).digest
+
+
+def test_a_failed_last_write_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, save = tmp_path / "a.h5", Fields.save
+
+    def full(self: Fields, path: Path, **options: bool) -> None:
+        if path == out:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(self, path, **options)
+
+    monkeypatch.setattr(Fields, "save", full)
+    with pytest.raises(OSError, match="No space left"):
+        make_file(Fan(), 20, out, seed=3)
+    assert not out.exists() and len(list(tmp_path.glob(".*.parts/*.h5"))) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(Fan, "solve", None)  # nothing is solved again
+    reported: list[int] = []
+    made = make_file(Fan(), 20, out, seed=3, progress=reported.append)
+    monkeypatch.undo()
+    assert reported == [20] and made.digest == make(Fan(), 20, seed=3).digest
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_folder_in_place_of_a_file_is_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Fan, "solve", None)
+    (tmp_path / "a.h5").mkdir()
+    with pytest.raises(IsADirectoryError, match=r"the name of a file, got a folder\. Choose"):
+        make_file(Fan(), 4, tmp_path / "a.h5")
+    assert [path.name for path in tmp_path.rglob("*")] == ["a.h5"]
 
 
 def test_a_second_maker_of_a_file_is_refused(tmp_path: Path) -> None:

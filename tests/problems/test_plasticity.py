@@ -10,6 +10,7 @@ import torch
 from on_gpu import GPU, assert_gpu_agrees
 from scipy.optimize import minimize
 
+from lno.data import Fields
 from lno.problems import plasticity
 from lno.problems.make import generator, make
 from lno.problems.numerics import forging
@@ -193,7 +194,8 @@ def test_data_have_the_form_of_the_published_ones():
     published = FILES.build(np.zeros((1, GRID[0])), np.zeros((1, *GRID, 4)))
     data = problem.fields([knots], [np.zeros((*GRID, 2), np.float32)], {"problem": "plasticity"})
     assert data.y.shape == published["y"].shape and data.u.shape == published["u"].shape
-    assert (data.names, data.units) == (published["names"], data.units)
+    assert data.meaning() == Fields(**published).meaning()
+    assert data.units["u"] == ["mm"] and data.units["y"] == ["mm"] * 4
     assert np.array_equal(data.cells, published["cells"]) and data.grid == tuple(published["grid"])
     np.testing.assert_allclose(data.x, published["x"], atol=1e-7)
     x, y = data.y.reshape(*GRID, 4)[..., 0, :2].transpose(2, 0, 1)

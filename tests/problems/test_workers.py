@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
-from toy_problems import Fragile, Stiff, signal_at
+import torch
+from toy_problems import Fragile, Stiff, Stopped, signal_at
 
 from lno.data import Fields
+from lno.problems import Airfoil, Elasticity, Pipe, Plasticity, Problem, workers
 from lno.problems import make as maker
 from lno.problems.make import make, make_file
 
@@ -58,6 +61,35 @@ def test_several_processes_make_the_same_file(
     assert made.provenance == whole.provenance
     assert children() == before
     assert list(tmp_path.iterdir()) == [tmp_path / "a.h5"]
+
+
+@pytest.mark.parametrize("problem", [Airfoil(), Elasticity(), Pipe(), Plasticity()])
+def test_all_workers_have_work(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where there are few samples: the solvers take seconds for one."""
+    team: list[Mock] = []
+
+    def start(*_: object) -> Mock:
+        team.append(Mock(part=None))
+        return team[-1]
+
+    monkeypatch.setattr(workers, "_start", start)
+    monkeypatch.setattr(workers, "wait", Mock(side_effect=Stopped))
+    with pytest.raises(Stopped):
+        make(problem, 16, workers=8)
+    assert len(team) == 8
+    assert [worker.send.call_args.args for worker in team] == [
+        (k, range(k, k + 1)) for k in range(8)
+    ]
+
+
+def test_parts_without_workers_have_samples_for_all_threads() -> None:
+    sizes: list[int] = []
+    for threads in (1, 2, 8):
+        torch.set_num_threads(threads)
+        done: list[int] = []
+        make(Stiff(easy=2.0), 100, progress=done.append)
+        sizes.append(done[0])
+    assert sizes == [4, 16, 64]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ class Fan(Problem):
     title: ClassVar[str] = "Triangle fan"
     equation: ClassVar[str] = "y = load · |x|² / stiffness + heat"
     protocols: ClassVar[Mapping[str, Protocol]] = {"small": Protocol(6, 2)}
-    batch: ClassVar[int] = 48  # three at a time on a CPU
+    cpu_batch: ClassVar[int] = 3
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
         """Load, heat, and the radii of the rim."""
@@ -67,7 +67,7 @@ class Fan(Problem):
 class FanInLargeBatches(Fan):
     """The same samples, solved in other batches."""
 
-    batch: ClassVar[int] = 160  # ten at a time on a CPU
+    cpu_batch: ClassVar[int] = 10
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Stiff(Problem):
     name: ClassVar[str] = "stiff"
     title: ClassVar[str] = "Stiff"
     equation: ClassVar[str] = "y = v, or −v if solved safely"
-    batch: ClassVar[int] = 64  # four at a time on a CPU
+    cpu_batch: ClassVar[int] = 4
 
     def draw(self, random: np.random.Generator) -> np.ndarray:
         """One number."""

@@ -97,8 +97,10 @@ def steady_flow(
 
 
 def _can_halve(points: np.ndarray, wake: int) -> bool:
-    n, m = points.shape[1:3]
-    return n % 2 == 1 and m % 2 == 1 and wake % 2 == 0 and min((n - 1) // 2 - wake, m - 1) >= 4
+    """Whether every second node makes a grid, one that keeps the nose and has cells enough."""
+    surface, normal = points.shape[1] - 1 - 2 * wake, points.shape[2] - 1
+    even = surface % 4 == 0 and wake % 2 == 0 and normal % 2 == 0
+    return even and min(surface // 2, normal) >= 4
 
 
 def uniform(like: Float[np.ndarray, "b n m *_"] | Tensor, outside: Outside) -> Tensor:
