@@ -1,4 +1,4 @@
-"""What the ingredients of LNO+ are worth, at sizes that one CPU core trains in minutes.
+"""Ablations of LNO+ at sizes that one CPU core trains in minutes.
 
     python benchmarks/small_ladder.py elasticity
     python benchmarks/small_ladder.py darcy

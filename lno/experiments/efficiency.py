@@ -305,10 +305,12 @@ def table(results: Path) -> Table:
         "Plasticity: LNO processes all times of a sample at once, Transolver one time per step. An "
         "epoch is every sample at every time for both."
     )
-    header = ["problem", "model", "million weights", "GB", "s / epoch", "precision"]
-    header.append("paper: weights, GB, s")
+    header = ["problem", "model", "million parameters", "GB", "s / epoch", "precision"]
+    header.append("paper: parameters, GB, s")
     where = ", ".join(sorted({r["hardware"] for r in rows}))
     ours = f"Measured on {where}" if rows else "Nothing was measured yet"
     ours += f", in batches of {BATCH}" if rows else ""
     notes.append(f"{ours}; the paper measured on an RTX 3090. `lno reproduce efficiency`")
-    return Table("Cost of training", header, shown, notes, keys=2, aside=("paper: weights, GB, s",))
+    return Table(
+        "Cost of training", header, shown, notes, keys=2, aside=("paper: parameters, GB, s",)
+    )

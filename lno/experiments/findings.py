@@ -127,17 +127,17 @@ def resolution_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidenc
 
 
 def cost_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
-    """Whether LNO needs fewer weights, less memory and less time than Transolver."""
+    """Whether LNO needs fewer parameters, less memory and less time than Transolver."""
     cases, by = Cases(), efficiency.as_printed(results)
     keys = ("parameters", "peak_memory_gb", "seconds_per_epoch")
     for problem in EFFICIENCY["lno"]:
         a, b = (by.get((problem, model)) for model in ("lno", "transolver"))
         if a and b and all(row[key] for row in (a, b) for key in keys):
             ratios = [a[key] / b[key] for key in keys]
-            words = ("weights", "memory", "time")
+            words = ("parameters", "memory", "time")
             text = ", ".join(f"{r:.2f} of the {w}" for r, w in zip(ratios, words, strict=True))
             cases.add(paper_name(problem), max(ratios) < 1, detail=text)
-    return cases.evidence("LNO needs fewer weights, less memory and less time than Transolver")
+    return cases.evidence("LNO needs fewer parameters, less memory and less time than Transolver")
 
 
 # -- the inverse problem ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What each ingredient of LNO+ is worth: its error with all of them, and without one at a time."""
+"""Ablations of LNO+: its error with all of its parts, and without one at a time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ SPECS = tuple(dict.fromkeys(spec for row in ROWS.values() for spec in row.values
 
 
 def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Table:
-    """Errors, and in brackets their ratio to that of LNO+ with all ingredients."""
+    """Errors, and in brackets their ratio to that of LNO+ with all of its parts."""
     problems = [p for p in EPOCHS if any(spec.problem == p for spec in specs)]
     rows = []
     for label, row in ROWS.items():
@@ -81,13 +81,13 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
     runs = [run for spec in specs for run in spec.runs(results, seeds).values()]
     machines = hardware_of(runs)
     notes = [
-        "Each row leaves out one ingredient of LNO+, adds one, or trains another model with the "
+        "Each row leaves out one part of LNO+, adds one, or trains another model with the "
         "same recipe (LNO with the one-cycle schedule, with which it is more accurate). In "
         "brackets: the error divided by that of LNO+. Mixed precision"
         f"{f', on {machines}' * bool(machines)}. `lno reproduce ladder`"
     ]
     header = ["relative L2, %", "seeds", *(f"{p} at {EPOCHS[p]} epochs" for p in problems)]
-    return Table("Ingredients of LNO+", header, rows, notes, aside=("seeds",))
+    return Table("Ablations of LNO+", header, rows, notes, aside=("seeds",))
 
 
 def _cell(

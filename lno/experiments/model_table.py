@@ -39,11 +39,11 @@ def table(results: Path) -> Table:
         points += ", points in 2-D" * (model in in_plane and model not in in_space)
         where = "anywhere" if model in anywhere else "at the observed points"
         streams = "yes" if cls.streams else "no"
-        rows.append([model_name(model), weights(model), *cells, points, where, streams])
-    header = ["model", "weights", "step, ms", "memory, GB", "takes", "predicts", "streams"]
+        rows.append([model_name(model), parameters(model), *cells, points, where, streams])
+    header = ["model", "parameters", "step, ms", "memory, GB", "takes", "predicts", "streams"]
     note = (
-        "Weights: with the published sizes for Darcy (85 × 85 points), otherwise the default "
-        "sizes; complex weights count twice. "
+        "Parameters: with the published sizes for Darcy (85 × 85 points), otherwise the default "
+        "sizes; complex ones count twice. "
         f"Time and memory of a training step on Darcy with batch size {efficiency.BATCH}"
         f"{', on one ' if hardware else ''}{' and '.join(sorted(hardware))}. "
         f"{f'{UNKNOWN}: not measured yet. ' if missing else ''}"
@@ -52,8 +52,8 @@ def table(results: Path) -> Table:
     return Table("Models", header, rows, [note])
 
 
-def weights(model: str) -> str:
-    """The number of weights with the preset for the problem."""
+def parameters(model: str) -> str:
+    """The number of parameters with the preset for the problem."""
     if obstacle(PROBLEM, model) is not None:
         return UNKNOWN
     chosen = preset(PROBLEM, usual_preset(model), model)

@@ -125,7 +125,7 @@ def propagator_chart(specs: Sequence[RunSpec], seeds: Sequence[int], results: Pa
 
 def cost_chart(results: Path) -> Drawn:
     """Weights, memory and time of LNO over those of Transolver."""
-    by, names = efficiency.as_printed(results), ("weights", "memory", "time of an epoch")
+    by, names = efficiency.as_printed(results), ("parameters", "memory", "time of an epoch")
     panels = {}
     for k, (name, key) in enumerate(zip(names, COSTS, strict=True)):
         rows = []
@@ -185,7 +185,7 @@ def _stage_table(
 def cost_table(results: Path) -> Table:
     """Weights, memory and time of both models, ours beside the paper's."""
     by, problems, rows = efficiency.as_printed(results), paper.EFFICIENCY["lno"], []
-    names = ("million weights", "memory, GB", "time of an epoch, s")
+    names = ("million parameters", "memory, GB", "time of an epoch, s")
     for k, (name, key, scale) in enumerate(zip(names, COSTS, (1e-6, 1.0, 1.0), strict=True)):
         for model, printed in paper.EFFICIENCY.items():
             found = [by.get((problem, model), {}).get(key) for problem in problems]

@@ -38,7 +38,7 @@ FORWARD: dict[str, dict[str, float]] = {
     for model, errors in _TABLE_1.items()
 }
 
-# Table 4: million weights, GB, seconds an epoch, on an RTX 3090.
+# Table 4: million parameters, GB, seconds an epoch, on an RTX 3090.
 EFFICIENCY: dict[str, dict[str, tuple[float, float, float]]] = {
     "lno": _row(
         PROBLEMS,

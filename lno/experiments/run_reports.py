@@ -136,7 +136,7 @@ def _cost_table(folders: Sequence[RunFolder]) -> Table:
                 run.precision,
             ]
         )
-    header = ["run", "data", "model", "preset", "weights", "epochs", "steps", "seconds"]
+    header = ["run", "data", "model", "preset", "parameters", "epochs", "steps", "seconds"]
     header += ["compiling, s", "memory, GB", "precision"]
     hardware = "; ".join(sorted({folder.runs[0].hardware for folder in folders}))
     note = "Weights of one member; seconds and memory of all members together."

@@ -228,7 +228,7 @@ def _memory(run: Run) -> float | None:
 COSTS: dict[str, Callable[[Run], float | None]] = {
     "ms a step": _milliseconds,
     "GB": _memory,
-    "million weights": lambda run: run.parameters / 1e6,
+    "million parameters": lambda run: run.parameters / 1e6,
 }
 
 

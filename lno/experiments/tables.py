@@ -168,7 +168,7 @@ _ALL = (
     ),
     Experiment(
         "ladder",
-        "Ablations of LNO+: its error without one ingredient at a time.",
+        "Ablations of LNO+: its error without one part at a time.",
         "--problems darcy --dry-run",
         lambda: ladder.SPECS,
         (ladder.table,),

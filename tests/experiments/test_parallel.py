@@ -214,7 +214,7 @@ def test_runs_that_shared_a_gpu_have_errors_and_no_times(tmp_path: Path) -> None
         plus.table([ours], range(2), tmp_path).rows[0][2],
         *(row[1] for row in scaling.width_table([spec, wide], range(2), tmp_path).rows),
     ]
-    assert timeless == ["shared", "1.000 (shared)", "error, %", "GB", "million weights"]
+    assert timeless == ["shared", "1.000 (shared)", "error, %", "GB", "million parameters"]
     for each in (spec, ours, wide):  # a second seed that was alone
         fake(tmp_path, each, [0.01, 0.03], members=1)
         fake(tmp_path, each, [0.01], members=1, hardware="a GPU, shared", seconds=300.0)
