@@ -53,7 +53,8 @@ from lno.models.model import Model, ModelConfig, Part
 from lno.models.places import Places, cluster_centres
 from lno.models.streamed import SoftmaxSums, adjusted_scores
 
-HEAD = 16  # features of an attention head
+HEADS = 8  # of the attention between tokens, at most
+HEAD = 16  # features of a head, at least
 LONGEST_WAVE = 8.0  # of Fourier features; standardised coordinates of a box are 2√3 = 3.5 apart
 SHARPNESS = 10.0  # of initial scores without places, see `LNOConfig`
 POINT_LAYERS = 1  # hidden layers of trunk, branch and head
@@ -103,12 +104,12 @@ class LNOPlusConfig(ModelConfig):
 
     @property
     def heads(self) -> int:
-        """Of the attention between tokens, each with `HEAD` features or more.
+        """Of the attention between tokens.
 
-        >>> LNOPlusConfig(width=64).heads
-        4
+        >>> LNOPlusConfig(width=64).heads, LNOPlusConfig(width=256).heads
+        (4, 8)
         """
-        most = max(1, self.width // HEAD)
+        most = min(HEADS, max(1, self.width // HEAD))
         return max(h for h in range(1, most + 1) if self.width % h == 0)
 
 
