@@ -104,6 +104,23 @@ def defaults_table(results: Path) -> Table:
     return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
 
 
+def sensors_table(results: Path) -> Table:
+    """LNO and LNO+ after equal training time, on fields observed at some points."""
+    content = _measured(results, "sensors")
+    rows = []
+    for r in content["rows"]:
+        errors = [f"{100 * error:.2f} %" for error in r["relative_mae"].values()]
+        rows.append([r["label"], f"{r['parameters']:,}", f"{r['epochs']:.0f}", *errors])
+    first = content["rows"][0]
+    observed = [f"{100 * float(ratio):g} % observed" for ratio in first["relative_mae"]]
+    note = (
+        "Relative MAE on held-out solutions of Burgers' equation (the data of the quickstart) "
+        f"after {content['minutes']:g} min of training each, on {first['hardware']}. "
+        "`python benchmarks/sensors.py`"
+    )
+    return Table("Sensors", ["model", "parameters", "epochs", *observed], rows, [note])
+
+
 def training_step_table(results: Path) -> Table:
     """Time and memory of a training step, compared with plain PyTorch."""
     content = _measured(results, "training_step")
@@ -314,6 +331,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "streaming": streaming_table,
     "small_ladder": ladder.small_table,
     "defaults": defaults_table,
+    "sensors": sensors_table,
     "make_data": make_data_table,
     "accuracy": accuracy_table,
     "training_step": training_step_table,

@@ -138,4 +138,4 @@ def small_table(results: Path) -> Table:
         f"{measured[SMALL[0]]['rows'][0]['hardware']}. `python benchmarks/small_ladder.py PROBLEM`"
     ]
     header = ["relative L2, %", *(PROBLEMS[problem].title for problem in SMALL)]
-    return Table("Ingredients of LNO+, small models", header, rows, notes)
+    return Table("Ablations of LNO+, small models", header, rows, notes)

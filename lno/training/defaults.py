@@ -9,7 +9,8 @@ Why:
 
 - **Fields observed at some points.** The decoder of `lno` works point by point: it predicts where
   nothing was observed, and a step needs a random subset of the query points only. What `lno_plus`
-  gains from values at the query points is not there to gain. The two were not compared here.
+  gains from values at the query points is not there to gain. After equal time, `lno` was more
+  accurate (`benchmarks/sensors.py`).
 - **All others.** At the same time of training, `lno_plus` was more accurate than `lno` on four sets
   of data out of five, two of them with 100 samples, and as accurate on the fifth
   (`benchmarks/defaults.py`; the numbers are in docs/training.md). Its full size takes a GPU.
