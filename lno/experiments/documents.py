@@ -12,6 +12,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from lno.experiments import highlights, ladder, model_table, pareto, pretrained
+from lno.experiments.default_tables import defaults_table, sensors_table
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
 from lno.experiments.solver_tables import (
@@ -82,43 +83,6 @@ def streaming_table(results: Path) -> Table:
         f"{content['hardware']}. `python benchmarks/streaming.py`"
     )
     return Table("Streaming", ["model", "at once, s", "in chunks, s", "ratio"], rows, [note])
-
-
-def defaults_table(results: Path) -> Table:
-    """LNO and LNO+ after equal training time, on data without a preset."""
-    found = _measured(results, "defaults")["rows"]
-    models, sets = (list(dict.fromkeys(r[key] for r in found)) for key in ("model", "data"))
-    by = {(r["data"], r["model"]): r["relative_l2"] for r in found}
-    rows = []
-    for name in sets:
-        errors = [by[name, model] for model in models]
-        cells = [_bold(f"{100 * e:.2f} %", e == min(errors)) for e in errors]
-        rows.append([name, *cells])
-    minutes, machines = ({r[key] for r in found} for key in ("minutes", "hardware"))
-    budget = ", ".join(f"{m:g}" for m in sorted(minutes))
-    note = (
-        f"Relative L2 on held-out samples after {budget} min of training each, on "
-        f"{', '.join(sorted(machines))}. `python benchmarks/defaults.py --minutes {budget} "
-        "--darcy-small darcy_small.npz --holed holed_poisson.npz`"
-    )
-    return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
-
-
-def sensors_table(results: Path) -> Table:
-    """LNO and LNO+ after equal training time, on fields observed at some points."""
-    content = _measured(results, "sensors")
-    rows = []
-    for r in content["rows"]:
-        errors = [f"{100 * error:.2f} %" for error in r["relative_mae"].values()]
-        rows.append([r["label"], f"{r['parameters']:,}", f"{r['epochs']:.0f}", *errors])
-    first = content["rows"][0]
-    observed = [f"{100 * float(ratio):g} % observed" for ratio in first["relative_mae"]]
-    note = (
-        "Relative MAE on held-out solutions of Burgers' equation (the data of the quickstart) "
-        f"after {content['minutes']:g} min of training each, on {first['hardware']}. "
-        "`python benchmarks/sensors.py`"
-    )
-    return Table("Sensors", ["model", "parameters", "epochs", *observed], rows, [note])
 
 
 def training_step_table(results: Path) -> Table:
@@ -330,6 +294,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "models": model_table.table,
     "streaming": streaming_table,
     "small_ladder": ladder.small_table,
+    "tried": ladder.tried_table,
     "defaults": defaults_table,
     "sensors": sensors_table,
     "make_data": make_data_table,

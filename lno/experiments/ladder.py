@@ -139,3 +139,21 @@ def small_table(results: Path) -> Table:
     ]
     header = ["relative L2, %", *(PROBLEMS[problem].title for problem in SMALL)]
     return Table("Ablations of LNO+, small models", header, rows, notes)
+
+
+def tried_table(results: Path) -> Table:
+    """Changes of LNO+ that were tried on small models and left out."""
+    content = read_json(results / "benchmarks" / "lno_plus_tried.json")
+    rows = []
+    for r in content["rows"]:
+        (error, count), (whole, others) = ((r[key], r[f"{key}_seeds"]) for key in ("error", "base"))
+        seeds = f"{count}, {others}" if max(count, others) > 1 else "1"
+        title = PROBLEMS[r["problem"]].title
+        rows.append([r["change"], title, f"{error:.2f}", f"{whole:.2f}", seeds, f"`{r['commit']}`"])
+    note = (
+        "Relative L2 with and without the change, in the setting of the table above; the commit "
+        "is that of the LNO+ that was changed. Seeds: with and without the change, where there is "
+        f"more than one. The code of these changes is not in the package. {content['hardware']}."
+    )
+    header = ["change", "problem", "with, %", "without, %", "seeds", "commit"]
+    return Table("Changes of LNO+ that were left out", header, rows, [note], aside=("seeds",))
