@@ -127,12 +127,12 @@ class Round(nn.Module):
         super().__init__()
         c = config.width
         self.attention = PhysicsCrossAttention(c, config.latents, layers=0)
-        self.norm_points, self.value = nn.LayerNorm(c), nn.Linear(c, c)
+        self.norm_points, self.value = _norm(c), nn.Linear(c, c)
         self.blocks = nn.ModuleList(
             TransformerBlock(c, SelfAttention(c, config.heads)) for _ in range(config.blocks)
         )
         self.norm_tokens, self.output = nn.LayerNorm(c), nn.Linear(c, c)
-        self.norm_mlp = nn.LayerNorm(c)
+        self.norm_mlp = _norm(c)
         self.up, self.down = nn.Linear(c, 2 * c), nn.Linear(2 * c, c)
         self.grid, self.periodic = spec.grid, spec.periodic or (False, False)
         self.local: nn.Conv2d | None = None
@@ -214,7 +214,7 @@ class LNOPlus(Model):
             with torch.no_grad():
                 for round_ in self.rounds:
                     round_.attention.projector.output.weight.mul_(SHARPNESS)
-        self.norm, self.head = nn.LayerNorm(c), MLP(c, c, spec.out_channels, POINT_LAYERS)
+        self.norm, self.head = _norm(c), MLP(c, c, spec.out_channels, POINT_LAYERS)
 
     @classmethod
     def default_config(cls, spec: Spec) -> LNOPlusConfig:
@@ -363,6 +363,14 @@ class LNOPlus(Model):
         with full_precision(u):
             values = interpolate(x, u, x_query, mask, weights)
         return self._observed(x_query, values)
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    """Of the features of points, without parameters.
+
+    The linear map behind it has them already, and their gradients are sums over all points.
+    """
+    return nn.LayerNorm(width, elementwise_affine=False)
 
 
 def wrapped(
