@@ -1,4 +1,4 @@
-"""Which model suits fields that are observed at some points: LNO and LNO+ after equal time on a CPU.
+"""LNO and LNO+ on fields that are observed at some points, after equal time on a CPU.
 
     python benchmarks/sensors.py --minutes 4
 
