@@ -102,7 +102,9 @@ ROLLOUTS = {
     "LNO": Row("lno", LNO),
     "LNO, increments": Row("lno", LNO, task=CHANGE),
 }
-ROWS = {"elasticity": PLAIN, "darcy": PLAIN, "ns2d": ROLLOUTS}
+LOCAL = replace(PLUS, local=5)
+ON_GRIDS = {"linear schedule, 5 × 5 convolution": Row(config=LOCAL, recipe=LINEAR)}
+ROWS = {"elasticity": PLAIN, "darcy": {**PLAIN, **ON_GRIDS}, "ns2d": ROLLOUTS}
 
 
 def main() -> None:

@@ -46,11 +46,13 @@ def _applies(problem: str, changes: Changes) -> bool:
         return False
     if "gradient" in keys and problem != "darcy":
         return False
-    return problem == "ns2d" or not {"local", "increments"} & keys.keys()
+    if "local" in keys:  # needs a grid
+        return problem != "elasticity"
+    return problem == "ns2d" or "increments" not in keys
 
 
 def _spec(problem: str, changes: Changes = (), model: str = "lno_plus") -> RunSpec:
-    required = REQUIRED[problem] if model == "lno_plus" else 1
+    required = REQUIRED[problem] if model == "lno_plus" and changes not in WITH.values() else 1
     required = 0 if changes in LARGER.values() else required
     return RunSpec(
         problem, model, "fast", EPOCHS[problem], "mixed", changes=changes, required=required

@@ -48,7 +48,10 @@ LNO_PLUS: dict[str, dict[str, Preset]] = {
         "pipe": _preset(replace(POINTS, rounds=8), RECIPE, 150),
     },
     "best-grid": {
+        "darcy": _preset(replace(POINTS, rounds=8, local=5), DARCY, 300),
         "ns2d": _preset(replace(WIDE, rounds=8, local=5), RECIPE, 60, INCREMENTS),
+        "airfoil": _preset(replace(POINTS, rounds=8, local=5), RECIPE, 200),
+        "pipe": _preset(replace(POINTS, rounds=8, local=5), RECIPE, 150),
     },
 }
 
