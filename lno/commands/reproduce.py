@@ -142,7 +142,7 @@ def reproduce_efficiency(
     results: Ledger = RESULTS,
     device: Device = "auto",
 ) -> None:
-    """Weights, memory and time of a training step of each model (Table 4 of the paper).
+    """Parameters, memory and time of a training step of each model (Table 4 of the paper).
 
     Runs of a given time take as many steps as fit into it by these times. So measure them while
     nothing else uses the GPU. Those that required runs wait for come first.

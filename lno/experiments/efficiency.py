@@ -19,6 +19,7 @@ from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import EFFICIENCY
 from lno.experiments.presets import PRESETS, preset, usual_preset
 from lno.files import read_json, write_json
+from lno.ledger import commit
 from lno.models import MODELS, build_model
 from lno.report.runs import model_name
 from lno.report.tables import MISSING, Table
@@ -165,6 +166,7 @@ def cost(
         "seconds_per_epoch": found.milliseconds * prepared.steps / 1e3,
         "peak_memory_gb": found.peak_memory_gb,
         "hardware": hardware(training.device),
+        "commit": commit(),
     }
 
 
