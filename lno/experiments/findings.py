@@ -42,7 +42,7 @@ WORDS = {
 
 def forward_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
     """Whether LNO has the paper's error, and whether it ranks first where it does in the paper."""
-    level, order, timed = Cases(), Cases(), Cases()
+    level = Cases()
     for (model, problem, protocol), (_, runs) in longest_runs(specs, SEEDS, results).items():
         whole = min(run.epochs for run in runs) >= PAPER_RECIPE.epochs
         published = FORWARD["lno"].get(problem)
@@ -51,27 +51,33 @@ def forward_evidence(specs: Sequence[RunSpec], results: Path) -> list[Evidence]:
             text = f"{ours:.2f} %, paper {published:g} %"
             name = f"{paper_name(problem)}{data_of(protocol)}"
             level.add(name, ours <= ALIKE * published, detail=text)
-    found = errors_of([spec for spec in specs if spec.recipe == "paper"], results)
-    for problem in FORWARD["lno"]:
-        for cases, equal_time in ((order, False), (timed, True)):
-            budgets: dict[str, dict[str, Found]] = {}  # by name: only the model differs
-            for spec, each in found.items():
-                asked = spec.problem == problem and (spec.seconds is not None) == equal_time
-                if asked and problem in FORWARD.get(spec.model, {}):
-                    budgets.setdefault(spec.name(""), {})[spec.model] = each
-            alike = [each for each in budgets.values() if "lno" in each and len(each) > 1]
-            if alike:
-                models = max(alike, key=lambda each: each["lno"].epochs)
-                errors = {model: each.error for model, each in models.items()}
-                epochs = PAPER_RECIPE.epochs if equal_time else models["lno"].epochs
-                agrees, text = _order(problem, errors)
-                cases.add(paper_name(problem), agrees, epochs, text)
+    published_recipe = [spec for spec in specs if spec.recipe == "paper"]
+    by_epochs = [spec for spec in published_recipe if spec.seconds is None]
+    timed = [spec for spec in published_recipe if spec.seconds is not None]
     claim = "LNO and the best other model rank as in the paper"
     return [
         *level.evidence(f"LNO reaches its published error in {PAPER_RECIPE.epochs} epochs"),
-        *order.evidence(claim),
-        *timed.evidence(f"after equal training time, {claim}", decides=False),
+        *_orders(by_epochs, results).evidence(claim),
+        *_orders(timed, results).evidence(f"after equal training time, {claim}", decides=False),
     ]
+
+
+def _orders(specs: Sequence[RunSpec], results: Path) -> Cases:
+    """Problem by problem, whether models with the longest common budget rank as in the paper."""
+    cases, found = Cases(), errors_of(specs, results)
+    for problem in FORWARD["lno"]:
+        budgets: dict[str, dict[str, Found]] = {}  # by name: only the model differs
+        for spec, each in found.items():
+            if spec.problem == problem and problem in FORWARD.get(spec.model, {}):
+                budgets.setdefault(spec.name(""), {})[spec.model] = each
+        alike = [each for each in budgets.values() if "lno" in each and len(each) > 1]
+        if alike:
+            models = max(alike, key=lambda each: each["lno"].epochs)
+            agrees, text = _order(problem, {model: each.error for model, each in models.items()})
+            timed = any(spec.seconds is not None for spec in specs)
+            epochs = PAPER_RECIPE.epochs if timed else models["lno"].epochs
+            cases.add(paper_name(problem), agrees, epochs, text)
+    return cases
 
 
 def data_of(protocol: str) -> str:

@@ -155,7 +155,8 @@ def tried_table(results: Path) -> Table:
     note = (
         "Relative L2 with and without the change, in the setting of the table above; the commit "
         "is that of the LNO+ that was changed. Seeds: with and without the change, where there is "
-        f"more than one. The code of these changes is not in the package. {content['hardware']}."
+        "more than one. The code of these changes is not in the package, so no command repeats "
+        f"these rows. {content['hardware']}."
     )
     header = ["change", "problem", "with, %", "without, %", "seeds", "commit"]
     return Table("Changes of LNO+ that were left out", header, rows, [note], aside=("seeds",))
