@@ -55,6 +55,32 @@ def grid_points(*axes: Float[np.ndarray, " _"]) -> Float[np.ndarray, "n d"]:
     return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
 
+def trapezoidal_weights(
+    shape: Sequence[int], periodic: Sequence[bool] = ()
+) -> Float[np.ndarray, " n"]:
+    """The share of the domain that each point of a regular grid represents, in C order.
+
+    Those of the trapezoidal rule: points at the ends of an axis count half, unless it is periodic.
+    Pass them as `Fields(..., weights=...)` and train with `Recipe(weighted=True)`: what a model
+    reads then approaches an integral as the grid becomes finer, and depends less on its resolution.
+
+    Args:
+        shape: the number of points along each axis.
+        periodic: whether each axis is periodic; empty: none of them is.
+
+    >>> trapezoidal_weights((3,)).tolist(), trapezoidal_weights((4,), (True,)).tolist()
+    ([0.25, 0.5, 0.25], [0.25, 0.25, 0.25, 0.25])
+    """
+    sizes = as_shape("shape", shape)
+    weights = np.ones(1)
+    for n, wraps in zip(sizes, periodic or (False,) * len(sizes), strict=True):
+        along = np.ones(n)
+        if not wraps and n > 1:
+            along[[0, -1]] = 0.5
+        weights = np.outer(weights, along / along.sum()).ravel()
+    return weights
+
+
 def unit_axis(n: int, points: str) -> Float[np.ndarray, " n"]:
     """Where n points lie between 0 and 1, as in `grid`."""
     require_instance("points", points, str, f"one of {', '.join(POINTS)}")

@@ -3,6 +3,10 @@
 All test sets are the same 200 random fields, solved on 421² nodes and read at every k-th node. 241
 does not divide 421: there the coefficient is that of the nearest node, and the solution is read off
 the bicubic spline through all nodes.
+
+LNO+ is trained at points that move (`Recipe.jitter`), with the weights of the trapezoidal rule.
+Without them it learns the points of the coarse grid alone: with small models, its error doubles
+between them (`benchmarks/small_resolution.py`).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import numpy as np
 from scipy.interpolate import CubicSpline
 
 from lno.data import Fields
+from lno.data.grids import trapezoidal_weights
 from lno.evaluation import Errors
 from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import RESOLUTION
@@ -34,12 +39,20 @@ GRIDS = (43, 61, 85, 141, 211, 241, 421)
 class OnGrids(RunSpec):
     """A setup that is tested at every resolution."""
 
+    def adapted(self, fields: Fields) -> Fields:
+        """With the weights of the points, where the recipe asks for them."""
+        return weighted(fields) if self.preset.recipe.weighted else fields
+
     def errors(self, operator: Operator, test: Fields, seed: int) -> dict[str, Errors]:
         """Errors on the test samples at every resolution."""
         fine = fine_samples("cuda" if operator.device.type == "cuda" else "cpu")
-        return {f"test:grid={n}": operator.on_grid((n, n)).errors(at_nodes(fine, n)) for n in GRIDS}
+        return {
+            f"test:grid={n}": operator.on_grid((n, n)).errors(self.adapted(at_nodes(fine, n)))
+            for n in GRIDS
+        }
 
 
+BETWEEN = (("jitter", 0.5), ("weighted", True))
 _REQUIRED = ("lno", "transolver", "lno_plus")
 SPECS = tuple(
     OnGrids(
@@ -49,6 +62,7 @@ SPECS = tuple(
         100,
         "tf32",
         "resolution",
+        changes=BETWEEN if model == "lno_plus" else (),
         required=int(model in _REQUIRED),
     )
     for model in dict.fromkeys((*_REQUIRED, *RESOLUTION))
@@ -61,6 +75,13 @@ def fine_samples(device: str = "auto") -> Fields:
     protocol = protocol_of("darcy", "resolution")
     where = str(pick_solver_device(device))
     return make(Darcy(FINE, 1), protocol.test, 0, where, first=protocol.train)
+
+
+def weighted(fields: Fields) -> Fields:
+    """Fields whose points count by their size in the encoder, and equally in losses and errors."""
+    assert fields.grid is not None
+    weights = trapezoidal_weights(fields.grid)
+    return fields.replace(weights=weights, query_weights=np.ones_like(weights))
 
 
 def at_nodes(fine: Fields, n: int) -> Fields:

@@ -359,10 +359,11 @@ def _require_capable(spec: RunSpec) -> None:
     sizes = Spec(2, 1, 1, (8, 8))
     elsewhere, recipe = chosen.task.queries_elsewhere, chosen.recipe
     subset, dropout = recipe.queries is not None, recipe.point_dropout > 0
+    moved = recipe.jitter > 0
     config = cls.default_config(sizes)
     with torch.device("meta"):  # no memory, no time
         model = cls(sizes, cls.for_other_points(config) if elsewhere else config)
-    require_capable(model, spec.model, Demand(sizes, elsewhere, False, subset, dropout))
+    require_capable(model, spec.model, Demand(sizes, elsewhere, False, subset, dropout, moved))
 
 
 def _task_on(

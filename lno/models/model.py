@@ -288,6 +288,7 @@ class Demand:
         ragged: samples differ in their number of points.
         subset: training asks for a random subset of the query points in every step.
         dropout: training leaves out random points in every step.
+        moved: training moves the points of the grid in every step.
     """
 
     spec: Spec
@@ -295,6 +296,7 @@ class Demand:
     ragged: bool = False
     subset: bool = False
     dropout: bool = False
+    moved: bool = False
 
 
 def require_capable(model: Model, kind: str, demand: Demand) -> None:
@@ -362,6 +364,11 @@ def _obstacle(model: Model, demand: Demand) -> str | None:
         return (
             f"needs every point of the grid {model.spec.grid} in every step, got some left out "
             "(Recipe.point_dropout)"
+        )
+    if demand.moved and model.needs_grid:
+        return (
+            f"needs the points of the grid {model.spec.grid} where they are in every step, got "
+            "some moved (Recipe.jitter)"
         )
     if model.samples_interact and demand.ragged:
         return (

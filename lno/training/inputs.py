@@ -163,7 +163,8 @@ def new_models(
 def demand(model: Model, prepared: Fields, task: Task, recipe: Recipe) -> Demand:
     """What the data, the task and the recipe ask of a model."""
     elsewhere, subset = queries_elsewhere(prepared, task), recipe.queries is not None
-    return Demand(model.spec, elsewhere, prepared.is_ragged, subset, recipe.point_dropout > 0)
+    moved, dropout = recipe.jitter > 0, recipe.point_dropout > 0
+    return Demand(model.spec, elsewhere, prepared.is_ragged, subset, dropout, moved)
 
 
 def queries_elsewhere(prepared: Fields, task: Task) -> bool:
@@ -171,9 +172,18 @@ def queries_elsewhere(prepared: Fields, task: Task) -> bool:
     return task.queries_elsewhere or not prepared.same_points
 
 
-def require_inputs(data: Fields, task: Task, weighted: bool) -> None:
-    """Raise where a model could only predict a constant, or where weights are missing."""
-    if weighted and data.weights is None and data.query_weights is None:
+def require_inputs(data: Fields, task: Task, recipe: Recipe) -> None:
+    """Raise where a model could only predict a constant, or where the recipe needs other data."""
+    if recipe.jitter and (data.spec.grid is None or queries_elsewhere(data, task)):
+        raise ValueError(
+            "Recipe.jitter: moves the points of a grid. Pass Fields(..., grid=...) with outputs at "
+            f"the observed points, or set it to 0; the grid is {data.spec.grid}"
+        )
+    if recipe.jitter and recipe.queries is not None:
+        raise ValueError(
+            "Recipe.jitter needs the whole grid in every step: set Recipe.queries to None"
+        )
+    if recipe.weighted and data.weights is None and data.query_weights is None:
         raise ValueError(
             "Recipe.weighted: the data have no weights of points. Pass Fields(..., weights=...), "
             "the size that each point stands for"

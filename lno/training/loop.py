@@ -19,6 +19,7 @@ from lno.metrics import METRICS
 from lno.models.model import Model, apply_model
 from lno.tasks.task import without_points
 from lno.training.best import exhausted
+from lno.training.jitter import jittered
 from lno.training.precision import matmul_precision
 from lno.training.samples import Samples
 from lno.training.schedules import SCHEDULES
@@ -134,6 +135,8 @@ def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
     if training.random_symmetry is not None:
         batch = training.random_symmetry.draw(batch, generator)
     batch = training.task.draw(batch, training.grid, generator, recipe.queries)
+    if recipe.jitter:
+        batch = jittered(batch, *training.model_grid, recipe.jitter, generator)
     return without_points(batch, recipe.point_dropout, generator) if recipe.point_dropout else batch
 
 

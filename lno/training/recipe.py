@@ -37,6 +37,9 @@ class Recipe:
         point_dropout: share of the observed points dropped at random in each step, also from the
             queries if these are the observed points. It prevents overfitting to a fixed mesh and
             makes a model less dependent on the resolution.
+        jitter: points of a grid move at random in each step, by up to this many spacings along each
+            axis, and their values are interpolated by parabolas. A model then learns the fields
+            between the points, too. 0.5, the largest value, reaches every place.
         clip: largest gradient norm; None: no clipping.
         ema: decay of an exponential moving average of the weights, which then makes the
             predictions; None: no average.
@@ -59,6 +62,7 @@ class Recipe:
     gradient: float = 0.0
     queries: int | None = None
     point_dropout: float = 0.0
+    jitter: float = 0.0
     clip: float | None = None
     ema: float | None = None
     weighted: bool = False
@@ -86,6 +90,7 @@ class Recipe:
                 "Recipe.gradient needs the whole grid in every step: set Recipe.queries to None"
             )
         require_range("Recipe.point_dropout", self.point_dropout, 0.0, 0.99)
+        require_range("Recipe.jitter", self.jitter, 0.0, 0.5)
         if self.gradient and self.point_dropout:
             raise ValueError(
                 "Recipe.gradient needs the whole grid in every step: set Recipe.point_dropout to 0"

@@ -99,7 +99,7 @@ def set_up(
     prepared = task.prepare(used)
     chosen = choice(prepared, task, where, init.kind if init else model, config, recipe)
     how = chosen.recipe if epochs is None else replace(chosen.recipe, epochs=epochs)
-    require_inputs(prepared, task, how.weighted)
+    require_inputs(prepared, task, how)
     normalizers = init.normalizers if init else task.normalizers(prepared)
     normalizers.x.require_readable(prepared)
     nets: list[Model]

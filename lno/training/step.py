@@ -29,7 +29,7 @@ class Loss(nn.Module):
         super().__init__()
         self.model, self.precision = model, training.precision
         self.recipe, self.task = training.recipe, training.task
-        self.grid = training.task.model_spec(training.data.spec).grid or ()
+        self.grid, _ = training.model_grid
         if self.recipe.gradient and (
             min(self.grid, default=0) < 3 or training.processes.split_points
         ):
