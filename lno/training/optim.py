@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from lno.models.layers import without_decay
+from lno.training.muon import orthogonal_together, stacks
 from lno.training.schedules import Pace
 
 ALIGNMENT = 64  # numbers: every weight starts at a multiple of it, where fast kernels can read it
@@ -25,8 +26,7 @@ BETA1 = 0.9  # where the schedule does not cycle it
 MUON_FACTOR = 10.0  # of the learning rate: Muon's updates have unit size, AdamW's are smaller
 MUON_MOMENTUM = 0.95
 MUON_MIN_SIZE = 16  # matrices with no more rows or columns than this are left to AdamW
-# Newton–Schulz iteration with the coefficients of Muon's authors.
-NEWTON_SCHULZ, ITERATIONS = (3.4445, -4.7750, 2.0315), 5
+MOST_PADDING = 4.0  # of either side of a matrix, in its own length, on a GPU
 
 
 @dataclass(frozen=True)
@@ -93,17 +93,12 @@ class Optimizer:
         ]
         self.segments = [_segments(own, starts) for own in self.parameters]
         self.padding = self.gradient.new_zeros(ALIGNMENT)
-        self.matrices = []  # values, gradients and momenta of all matrices of one shape
-        start = self.by_adam.stop
-        for same in matrices:
-            p, stop = same[0], start + len(same) * _room(same[0])
-            self.matrices.append(
-                [
-                    buffer[start:stop].view(len(same), -1)[:, : p.numel()].unflatten(1, p.shape)
-                    for buffer in (self.values, self.gradient, self.first)
-                ]
-            )
-            start = stop
+        self.by_muon = slice(ends[len(decayed) + len(undecayed)], ends[-1])
+        self.matrices, self.momenta = (  # Muon's, one tensor for all of one shape
+            _by_shape(buffer[self.by_muon], matrices) for buffer in (self.values, self.gradient)
+        )
+        on_gpu = like.device.type == "cuda"
+        self.stacks = stacks([m.shape for m in self.matrices], MOST_PADDING if on_gpu else 1.0)
         self.average = None if ema is None else self.values.clone()
 
     def numbers(self, step: int, learning_rate: float, pace: Pace) -> Tensor:
@@ -149,15 +144,23 @@ class Optimizer:
         m.lerp_(g, new)
         v.mul_(self.beta2).addcmul_(g, g, value=1 - self.beta2)
         p.sub_((m * size).div_(v.sqrt().mul_(correction).add_(EPSILON)))
-        for p, g, m in self.matrices:
-            m.lerp_(g, 1 - MUON_MOMENTUM)
-            rows, columns = p.shape[-2:]
-            factor = MUON_FACTOR * math.sqrt(max(1, rows / columns))
-            if decay:
-                p.mul_(1 - rate * (MUON_FACTOR * decay))
-            p.sub_(orthogonal(g.lerp(m, MUON_MOMENTUM)).mul_(rate * factor))
+        if self.matrices:
+            self._update_matrices(rate)
         if self.average is not None:
             self.average.lerp_(self.values, blend)
+
+    def _update_matrices(self, rate: Tensor) -> None:
+        p, g, m = (b[self.by_muon] for b in (self.values, self.gradient, self.first))
+        m.lerp_(g, 1 - MUON_MOMENTUM)
+        g.lerp_(m, MUON_MOMENTUM)  # Nesterov's, in the place of the gradient
+        if self.weight_decay:
+            p.mul_(1 - rate * (MUON_FACTOR * self.weight_decay))
+        for stack in self.stacks:
+            found = orthogonal_together([self.momenta[k] for k in stack])
+            for k, direction in zip(stack, found, strict=True):
+                rows, columns = direction.shape[-2:]
+                factor = MUON_FACTOR * math.sqrt(max(1, rows / columns))
+                self.matrices[k].sub_(direction * (rate * factor))
 
     def state(self) -> Iterator[tuple[str, Tensor]]:
         """The tensors that a resumed run needs, besides the weights."""
@@ -213,20 +216,11 @@ def _room(parameter: Tensor) -> int:
     return -(-parameter.numel() // ALIGNMENT) * ALIGNMENT
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
-    """Approximately U Vᵀ of each matrix U Σ Vᵀ (..., rows, columns), by Newton–Schulz.
-
-    Float32 matrices are iterated in bfloat16: the iteration corrects its own rounding errors.
-    """
-    a, b, c = NEWTON_SCHULZ
-    x = matrices.to(torch.bfloat16) if matrices.dtype == torch.float32 else matrices
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x
-    shape = x.shape
-    x = x.reshape(-1, *shape[-2:])
-    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
-    for _ in range(ITERATIONS):
-        gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    x = x.view(shape)
-    return (x.mT if tall else x).to(matrices.dtype)
+def _by_shape(buffer: Tensor, matrices: Sequence[Sequence[nn.Parameter]]) -> list[Tensor]:
+    """The part of a buffer that belongs to matrices, as one view (k, rows, columns) for a shape."""
+    views, start = [], 0
+    for same in matrices:
+        p, stop = same[0], start + len(same) * _room(same[0])
+        views.append(buffer[start:stop].view(len(same), -1)[:, : p.numel()].unflatten(1, p.shape))
+        start = stop
+    return views

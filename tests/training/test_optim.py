@@ -8,7 +8,9 @@ from torch import nn
 
 from lno import Spec
 from lno.models import LNOPlus, LNOPlusConfig
-from lno.training.optim import OPTIMIZERS, Optimizer, Rule, orthogonal
+from lno.training import optim
+from lno.training.muon import orthogonal, orthogonal_together, stacks
+from lno.training.optim import OPTIMIZERS, Optimizer, Rule
 from lno.training.schedules import Pace, onecycle
 
 
@@ -87,6 +89,45 @@ def test_orthogonal_brings_singular_values_near_one() -> None:
     for shape in ((4, 30, 50), (2, 3, 50, 30)):
         values = torch.linalg.svdvals(orthogonal(torch.randn(shape, dtype=torch.float64)))
         assert 0.6 < values.min() < values.max() < 1.3
+
+
+def test_padding_changes_nothing() -> None:
+    """Matrices that are orthogonalised together come out as each on its own."""
+    torch.manual_seed(0)
+    shapes = ((3, 30, 50), (2, 50, 30), (1, 20, 20), (4, 50, 50))
+    matrices = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
+    for found, m in zip(orthogonal_together(matrices), matrices, strict=True):
+        torch.testing.assert_close(found, orthogonal(m), rtol=1e-9, atol=1e-9)
+    for found, m in zip(orthogonal_together([m.float() for m in matrices]), matrices, strict=True):
+        assert found.dtype == torch.float32  # iterated in bfloat16
+        assert (found - orthogonal(m)).norm() < 0.05 * orthogonal(m).norm()
+
+
+def test_stacks_hold_every_shape_once_and_none_is_padded_too_far() -> None:
+    shapes = [torch.Size(s) for s in ((1, 18, 128), (2, 128, 19), (3, 128, 128), (1, 2048, 128))]
+    assert stacks(shapes, 4.0) == [[0, 1], [2], [3]]
+    assert stacks(shapes, 8.0) == [[0, 1, 2], [3]]
+    assert sorted(stacks(shapes, 1.0)) == [[0], [1], [2], [3]]
+    assert stacks([torch.Size((1, 40, 60)), torch.Size((1, 60, 40))], 1.0) == [[0], [1]]
+    assert stacks([torch.Size((1, 30, 300)), torch.Size((1, 40, 40))], 4.0) == [[0], [1]]
+    assert stacks([], 4.0) == []
+
+
+def test_muon_takes_the_same_steps_with_stacks() -> None:
+    """Which are those of a GPU."""
+    alone, together = network(dtype=torch.float64), network(dtype=torch.float64)
+    first = Optimizer([alone], OPTIMIZERS["muon"], 0.1)
+    second = Optimizer([together], OPTIMIZERS["muon"], 0.1)
+    assert (len(first.stacks), len(first.matrices)) == (2, 2)
+    second.stacks = stacks([m.shape for m in second.matrices], optim.MOST_PADDING)
+    assert len(second.stacks) == 1
+    for step in range(8):
+        for model, optimizer in ((alone, first), (together, second)):
+            differentiate(model, step)
+            gather(optimizer)
+            optimizer.update(optimizer.numbers(step, 1e-3, Pace(1.0)))
+    for p, q in zip(alone.parameters(), together.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-9, atol=1e-12)
 
 
 def test_clipping_is_torchs() -> None:
