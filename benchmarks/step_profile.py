@@ -1,20 +1,24 @@
 """Which kernels a training step spends its time in.
 
     python benchmarks/step_profile.py darcy lno_plus fast [--precision tf32] [--rows 20]
+    python benchmarks/step_profile.py darcy lno_plus fast --compiler combo_kernels=true
 
 A step with the sizes of a preset, compiled and captured as in training, on random samples. Prints
-the kernels that take longest: microseconds a step, how often they run, and their share. Needs a
-CUDA GPU, which nothing else should use; writes nothing.
+the kernels that take longest: microseconds a step, how often they run, and their share. Options of
+the compiler (`torch._inductor.config`) can be changed, to see what they do. Needs a CUDA GPU, which
+nothing else should use; writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 from lno.experiments.efficiency import BATCH, prepare
+from lno.training.step import COMPILER
 
 STEPS = 20
 NAME = 90  # characters of a kernel's name
@@ -28,7 +32,11 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--precision", default="tf32")
     parser.add_argument("--rows", type=int, default=20)
+    parser.add_argument("--compiler", nargs="*", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
+    for option in options.compiler:
+        key, value = option.split("=")
+        COMPILER[key] = json.loads(value)
     step = prepare(
         options.problem,
         options.model,

@@ -11,7 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from lno.experiments import highlights, ladder, model_table, pareto, pretrained
+from lno.experiments import highlights, ladder, model_table, pareto, pretrained, resolution
 from lno.experiments.default_tables import defaults_table, sensors_table
 from lno.experiments.own_tables import OWN_TABLES
 from lno.experiments.size_tables import large_predictions_table
@@ -295,6 +295,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "streaming": streaming_table,
     "small_ladder": ladder.small_table,
     "tried": ladder.tried_table,
+    "small_resolution": resolution.small_table,
     "defaults": defaults_table,
     "sensors": sensors_table,
     "make_data": make_data_table,

@@ -25,6 +25,7 @@ from lno.experiments.datasets import protocol_of
 from lno.experiments.paper import RESOLUTION
 from lno.experiments.presets import usual_preset
 from lno.experiments.runs import RunSpec
+from lno.files import read_json
 from lno.operator import Operator
 from lno.problems import Darcy
 from lno.problems.make import make
@@ -115,18 +116,40 @@ def table(specs: Sequence[RunSpec], seeds: Sequence[int], results: Path) -> Tabl
     rows = []
     for spec in specs:
         found = list(spec.runs(results, seeds).values())
-        name = model_name(spec.model)
+        name = model_name(spec.model) + ", jitter and weights" * bool(spec.changes)
         errors = [[r.metrics[f"test:grid={n}"]["relative_l2"] for r in found] for n in GRIDS]
         ours = [spread(e, digits=2) for e in errors]
         rows.append([f"{name}, {spec.epochs} epochs", str(len(found)), *ours])
-        printed = RESOLUTION.get(spec.model, {})
-        shown = [f"{printed[n]:.2f}" if n in printed else "not given" for n in GRIDS]
-        rows.append([f"{name}, as published", "", *shown])
+        printed = {} if spec.changes else RESOLUTION.get(spec.model, {})
+        if printed:
+            shown = [f"{printed[n]:.2f}" if n in printed else "not given" for n in GRIDS]
+            rows.append([f"{name}, as published", "", *shown])
     header = ["relative L2, %", "seeds", *(f"{n}²" for n in GRIDS)]
     note = (
         "Darcy, trained on 1,000 samples of 43² points and tested on 200 others, the same random "
         "fields at every resolution. 241² is no subgrid of 421²: there the coefficient is that of "
-        "the nearest node, and the solution is interpolated (bicubic). `lno reproduce resolution`"
+        "the nearest node, and the solution is interpolated (bicubic). Jitter and weights: trained "
+        "at points between those of the grid, too, with the weights of the trapezoidal rule. "
+        "`lno reproduce resolution`"
     )
     title = "Trained on 43² points, tested on finer grids"
     return Table(title, header, rows, [note], aside=("seeds",))
+
+
+def small_table(results: Path) -> Table:
+    """Errors of small models on finer grids (`benchmarks/small_resolution.py`)."""
+    content = read_json(results / "benchmarks" / "small_resolution.json")
+    rows = []
+    for r in content["rows"]:
+        errors = list(r["relative_l2"].values())
+        ratio = f"{max(errors) / errors[0]:.2f}"
+        rows.append([r["label"], *(f"{100 * error:.2f} %" for error in errors), ratio])
+    first = content["rows"][0]
+    note = (
+        f"Relative L2 on {content['test']} test samples of Darcy flow at every resolution, after "
+        f"{content['epochs']} epochs with {content['samples']:,} samples of 43² points, and the "
+        f"largest error divided by that on 43² points. Models of width 64, {first['hardware']}. "
+        "`python benchmarks/small_resolution.py`"
+    )
+    header = ["model", *(f"{n}²" for n in first["relative_l2"]), "ratio"]
+    return Table("Trained on 43² points, small models", header, rows, [note])

@@ -179,9 +179,10 @@ def require_inputs(data: Fields, task: Task, recipe: Recipe) -> None:
             "Recipe.jitter: moves the points of a grid. Pass Fields(..., grid=...) with outputs at "
             f"the observed points, or set it to 0; the grid is {data.spec.grid}"
         )
-    if recipe.jitter and recipe.queries is not None:
+    if recipe.jitter and task.time_as_input:
         raise ValueError(
-            "Recipe.jitter needs the whole grid in every step: set Recipe.queries to None"
+            f"Recipe.jitter: moves points in time as well, and {type(task).__name__} predicts each "
+            "time separately: set it to 0"
         )
     if recipe.weighted and data.weights is None and data.query_weights is None:
         raise ValueError(

@@ -16,15 +16,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lno.data import Batch
+from lno.data import Batch, Spec
 
 INTERPOLATED = ("x", "u", "y", "background", "observed_background")
 
 
 def jittered(
     batch: Batch,
-    grid: Sequence[int],
-    periodic: Sequence[bool],
+    spec: Spec,
     reach: float,
     generator: torch.Generator,
 ) -> Batch:
@@ -35,20 +34,21 @@ def jittered(
 
     Args:
         batch: samples on a grid, whose query points are the observed points.
-        grid: the shape of the grid, whose points are in C order.
-        periodic: which axes go round: beyond the last point comes the first.
+        spec: of the data, which says what the grid is. Periodic axes go round: beyond the last
+            point comes the first.
         reach: the longest way of a point along an axis, in spacings.
         generator: on the CPU.
 
     >>> x = torch.linspace(0, 1, 11).view(1, 11, 1)
-    >>> moved = jittered(Batch(x, 3 * x, x, x**2), (11,), (False,), 0.5, torch.Generator())
+    >>> moved = jittered(Batch(x, 3 * x, x, x**2), Spec(1, 1, 1, (11,)), 0.5, torch.Generator())
     >>> moved.x_query is moved.x, bool((moved.x != x).any())
     (True, True)
     >>> torch.allclose(moved.u, 3 * moved.x), torch.allclose(moved.y, moved.x**2)
     (True, True)
     """
-    way = torch.rand((), generator=generator) * reach
-    points = batch.x.shape[1]
+    grid = spec.grid or ()
+    periodic = spec.periodic or (False,) * len(grid)
+    way, points = torch.rand((), generator=generator) * reach, batch.x.shape[1]
     moves = way * (2 * torch.rand(points, len(grid), generator=generator) - 1)
     sources, shares = stencils(moves.to(batch.x.device, non_blocking=True), grid, periodic)
 

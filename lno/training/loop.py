@@ -134,9 +134,9 @@ def draw(training: Training, batch: Batch, generator: torch.Generator) -> Batch:
     recipe = training.recipe
     if training.random_symmetry is not None:
         batch = training.random_symmetry.draw(batch, generator)
-    batch = training.task.draw(batch, training.grid, generator, recipe.queries)
     if recipe.jitter:
-        batch = jittered(batch, *training.model_grid, recipe.jitter, generator)
+        batch = jittered(batch, training.data.spec, recipe.jitter, generator)
+    batch = training.task.draw(batch, training.grid, generator, recipe.queries)
     return without_points(batch, recipe.point_dropout, generator) if recipe.point_dropout else batch
 
 

@@ -125,8 +125,6 @@ class Training:
         recipe = self.recipe
         self.total_steps = self.total_steps or recipe.epochs * self.steps_per_epoch
         self.grid = self.data.spec.grid
-        seen = self.task.model_spec(self.data.spec)  # the grid that models see, and how it closes
-        self.model_grid = seen.grid or (), seen.periodic or (False,) * len(seen.grid or ())
         for model in self.models:
             self.processes.prepare(model)
         self.random_symmetry: RandomSymmetry | None = None

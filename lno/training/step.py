@@ -20,6 +20,11 @@ from lno.training.schedules import SCHEDULES
 from lno.training.state import Training
 
 COMPILE_FROM = 5000  # steps: shorter runs end before compilation pays off
+# Models give convolutions tensors whose channels are last already. Told to choose the layout, the
+# compiler adds copies that take up to half of a step.
+COMPILER: dict[str, Any] = {"layout_optimization": False}
+# Off: in torch 2.11 this optimisation gives wrong shapes if samples share many points.
+NEWEST_COMPILER: dict[str, Any] = {"triton.mix_order_reduction": False}
 
 
 class Loss(nn.Module):
@@ -29,7 +34,7 @@ class Loss(nn.Module):
         super().__init__()
         self.model, self.precision = model, training.precision
         self.recipe, self.task = training.recipe, training.task
-        self.grid, _ = training.model_grid
+        self.grid = training.task.model_spec(training.data.spec).grid or ()
         if self.recipe.gradient and (
             min(self.grid, default=0) < 3 or training.processes.split_points
         ):
@@ -88,15 +93,10 @@ def differences(values: Tensor, grid: tuple[int, ...]) -> Tensor:
 
 def compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function compiled for fixed shapes."""
-    # Models give convolutions tensors whose channels are last already. Told to choose the layout,
-    # the compiler adds copies that take up to half of a step.
-    options: dict[str, Any] = {"layout_optimization": False}
     try:
-        # Off: in torch 2.11 this optimisation gives wrong shapes if samples share many points.
-        newest = {**options, "triton.mix_order_reduction": False}
-        return torch.compile(function, dynamic=False, options=newest)
-    except RuntimeError:  # a version of torch without it
-        return torch.compile(function, dynamic=False, options=options)
+        return torch.compile(function, dynamic=False, options={**COMPILER, **NEWEST_COMPILER})
+    except RuntimeError:  # a version of torch without the newest
+        return torch.compile(function, dynamic=False, options=COMPILER)
 
 
 class Step:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lno import Fields, Operator, Recipe, Rollout
+from lno import Fields, Operator, Recipe, Rollout, Snapshots, Spec
 from lno.data import Batch
 from lno.data.grids import trapezoidal_weights
 from lno.training.jitter import jittered, stencils
@@ -33,11 +33,9 @@ def test_linear_fields_stay_what_they_are(grid: tuple[int, ...]) -> None:
     mesh = np.stack([x @ random.normal(size=(d, d)) for _ in range(3)])
     slope, tilt = random.normal(size=(d, 2)), random.normal(size=(d, 1))
     for points in (x, mesh):
-        y = np.broadcast_to(points @ tilt - 1, (3, len(x), 1))
-        batch = Fields(points, np.broadcast_to(points @ slope, (3, len(x), 2)), y=y).batch(
-            [0, 1, 2]
-        )
-        moved = jittered(batch, grid, (False,) * d, 0.5, generator())
+        y = np.ones((3, 1, 1)) * (points @ tilt - 1)
+        batch = Fields(points, np.ones((3, 1, 1)) * (points @ slope), y=y).batch([0, 1, 2])
+        moved = jittered(batch, Spec(d, 2, 1, grid), 0.5, generator())
         assert moved.x_query is moved.x and moved.x.shape == batch.x.shape and moved.y is not None
         assert not torch.equal(moved.x, batch.x)
         expected = moved.x.double() @ torch.from_numpy(slope)
@@ -50,7 +48,7 @@ def test_points_move_by_at_most_the_reach_and_stay_in_the_domain() -> None:
     x = torch.from_numpy(lattice(6, 6)).float()[None]
     batch, ways = Batch(x, x, x, x), []
     for seed in range(200):
-        moved = jittered(batch, (6, 6), (False, False), 0.5, generator(seed)).x
+        moved = jittered(batch, Spec(2, 2, 2, (6, 6)), 0.5, generator(seed)).x
         assert moved.min() > -1e-6 and moved.max() < 1 + 1e-6
         ways.append(5 * (moved - x).abs().max())
     assert max(ways) <= 0.5 + 1e-5
@@ -62,7 +60,7 @@ def test_every_place_is_reached() -> None:
     x = torch.from_numpy(lattice(6)).float()[None]
     batch = Batch(x, x, x, x)
     seen = torch.cat(
-        [jittered(batch, (6,), (False,), 0.5, generator(k)).x.flatten() for k in range(400)]
+        [jittered(batch, Spec(1, 1, 1, (6,)), 0.5, generator(k)).x.flatten() for k in range(400)]
     )
     assert bool((torch.histc(seen, bins=50, min=0, max=1) > 0).all())
 
@@ -72,7 +70,7 @@ def test_periodic_axes_go_round() -> None:
     angle = 2 * np.pi * torch.arange(64) / 64
     x = torch.stack((angle.cos(), angle.sin()), -1)[None]
     batch = Batch(x, x[..., :1], x, x[..., 1:])
-    moved = jittered(batch, (64,), (True,), 0.5, generator(3))
+    moved = jittered(batch, Spec(2, 1, 1, (64,), (True,)), 0.5, generator(3))
     assert moved.y is not None
     assert (torch.atan2(moved.x[0, -1, 1], moved.x[0, -1, 0]) - angle[-1]).abs() > 1e-3
     torch.testing.assert_close(moved.x.norm(dim=-1), torch.ones(1, 64), atol=2e-3, rtol=0)
@@ -84,7 +82,7 @@ def test_periodic_axes_go_round() -> None:
 def test_without_a_reach_nothing_changes() -> None:
     x = torch.from_numpy(lattice(5, 4)).float()[None]
     batch = Batch(x, torch.rand(2, 20, 3), x, torch.rand(2, 20, 1))
-    same = jittered(batch, (5, 4), (False, False), 0.0, generator())
+    same = jittered(batch, Spec(2, 3, 1, (5, 4)), 0.0, generator())
     for name in ("x", "u", "y"):
         assert torch.equal(getattr(same, name), getattr(batch, name))
 
@@ -133,9 +131,17 @@ def test_what_has_no_grid_is_refused() -> None:
         Operator.fit(
             waves(9), model="fno", config=sizes, recipe=Recipe(epochs=1, jitter=0.5), **CPU
         )
-    with pytest.raises(ValueError, match=r"Recipe\.jitter needs the whole grid.*Recipe\.queries"):
-        recipe = Recipe(epochs=1, jitter=0.5, queries=10)
-        Operator.fit(waves(9), model="lno", config=keys, recipe=recipe, **CPU)
+    in_time = Fields(lattice(4, 4, 3), np.ones((2, 48, 1)), y=np.ones((2, 48, 1)), grid=(4, 4, 3))
+    with pytest.raises(ValueError, match=r"Recipe\.jitter: .*Snapshots predicts each time"):
+        recipe, task = Recipe(epochs=1, jitter=0.5), Snapshots(3)
+        Operator.fit(in_time, task=task, model="transolver", config={}, recipe=recipe, **CPU)
     for value in (-0.1, 1.5, float("nan")):
         with pytest.raises(ValueError, match=r"Recipe\.jitter"):
             Recipe(jitter=value)
+
+
+def test_some_of_the_moved_points_can_be_the_queries() -> None:
+    recipe = Recipe(epochs=1, jitter=0.5, queries=10)
+    tiny = {"width": 8, "latents": 4, "blocks": 1, "heads": 2}
+    op = Operator.fit(waves(9), model="lno", config=tiny, recipe=recipe, **CPU)
+    assert np.isfinite(op.evaluate(waves(9))["relative_l2"])
