@@ -13,20 +13,31 @@ def defaults_table(results: Path) -> Table:
     """LNO and LNO+ after equal training time, on data without a preset."""
     found = read_json(results / "benchmarks" / "defaults.json")["rows"]
     models, sets = (list(dict.fromkeys(r[key] for r in found)) for key in ("model", "data"))
-    by = {(r["data"], r["model"]): r["relative_l2"] for r in found}
     rows = []
-    for name in sets:
-        errors = [by[name, model] for model in models]
-        cells = [f"**{100 * e:.2f} %**" if e == min(errors) else f"{100 * e:.2f} %" for e in errors]
-        rows.append([name, *cells])
+    for key in ("relative_l2", "finer"):
+        by = {(r["data"], r["model"]): r[key] for r in found if r.get(key) is not None}
+        for name in sets:
+            errors = {model: by[name, model] for model in models if (name, model) in by}
+            if not errors:
+                continue
+            least, cells = min(errors.values()), []
+            for model in models:
+                shown = f"{100 * errors[model]:.2f} %" if model in errors else "–"
+                cells.append(f"**{shown}**" if errors.get(model) == least else shown)
+            rows.append([name + ", on half the spacing" * (key == "finer"), *cells])
     minutes, machines = ({r[key] for r in found} for key in ("minutes", "hardware"))
     budget = ", ".join(f"{m:g}" for m in sorted(minutes))
     note = (
         f"Relative L2 on held-out samples after {budget} min of training each, on "
-        f"{', '.join(sorted(machines))}. `python benchmarks/defaults.py --minutes {budget} "
+        f"{', '.join(sorted(machines))}. With dropout: the rule for points that are no grid. "
+        f"`python benchmarks/defaults.py --minutes {budget} "
         "--darcy-small darcy_small.npz --holed holed_poisson.npz`"
     )
-    return Table("Defaults", ["data", *map(model_name, models)], rows, [note])
+    header = [
+        "data",
+        *(" ".join([model_name(kind), *rest]) for kind, *rest in map(str.split, models)),
+    ]
+    return Table("Defaults", header, rows, [note])
 
 
 def sensors_table(results: Path) -> Table:

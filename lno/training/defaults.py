@@ -17,10 +17,13 @@ Why:
 
 A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
-data that have weights count by them. Where all samples have the same points, a step leaves out
-three of ten at random: a model learns such points by heart otherwise, and errs between them. So
-`lno_plus` has no Fourier features there, whose shorter waves are arbitrary between such points, and
-its weights decay. Where geometries differ, Fourier features gain more.
+data that have weights count by them.
+
+Where all samples have the same points, a model learns these by heart otherwise, and errs between
+them. If the points form a grid that resolves the outputs, they move at random in every step, by up
+to half a spacing (`benchmarks/small_resolution.py`). If not, a step leaves out three of ten. Then
+`lno_plus` has no Fourier features, whose shorter waves are arbitrary between such points, and its
+weights decay.
 
 A rollout learns increments where frames change little from one to the next (`rollout_for`).
 """
@@ -34,7 +37,7 @@ import torch
 
 from lno.data import Fields, columns
 from lno.models import MODELS, LNOConfig, LNOPlus, LNOPlusConfig, ModelConfig
-from lno.tasks import Rollout, Task
+from lno.tasks import Rollout, Steady, Task
 from lno.training.recipe import Recipe
 
 STEPS = 10_000  # of a run, about
@@ -43,7 +46,9 @@ LARGEST_BATCH = 16  # and otherwise so many
 MANY_POINTS, QUERIES = 2048, 1024  # from so many query points on, a step has a random subset
 DROPOUT, ENOUGH = 0.3, 100  # of points that all samples share, if there are so many
 DECAY = 0.1  # of the weights of LNO+, on such points
-COMPARED = 64  # samples that tell whether frames change little
+JITTER = 0.5  # in spacings, on grids that all samples share and that resolve the outputs
+RESOLVED = 0.25  # of the standard deviation: how far points may be from the mean of two neighbours
+COMPARED, LOOKED_AT = 64, 2**22  # samples that are looked at, and numbers in them, about
 SMALL = LNOConfig(width=64, latents=64, blocks=2, heads=4, layers=1)
 MEDIUM = LNOPlusConfig(width=64, latents=64, rounds=3)
 
@@ -116,11 +121,39 @@ def rollout_for(data: Fields, task: Rollout) -> Rollout:
     return replace(task, increments=bool(ratio.mean() < 1))
 
 
+def moves(data: Fields, task: Task) -> bool:
+    """Whether points move in training: on a grid that resolves the outputs, for a steady map.
+
+    It resolves them if the mean of two neighbours along an axis is nearly the value between them,
+    in the first samples. That of the inputs does not matter: coefficients may jump.
+
+    >>> x = np.linspace(0, 1, 100)[:, None]
+    >>> smooth = Fields(x, y=np.sin(9 * x)[None], grid=(100,))
+    >>> rough = smooth.replace(y=np.random.default_rng(0).normal(size=(1, 100, 1)))
+    >>> moves(smooth, Steady()), moves(rough, Steady())
+    (True, False)
+    """
+    grid = data.spec.grid
+    if grid is None or min(grid) < 3 or not data.same_points or not isinstance(task, Steady):
+        return False
+    assert data.y is not None
+    count = max(1, min(COMPARED, len(data), LOOKED_AT // columns.sample(data.y, 0).size))
+    y = np.stack([columns.sample(data.y, k) for k in range(count)]).astype(np.float64)
+    scale, y = y.var(axis=(0, 1)), y.reshape(count, *grid, -1)
+    for axis in range(1, 1 + len(grid)):
+        bend = np.moveaxis(np.diff(y, 2, axis=axis), -1, 0) / 2
+        worst = np.square(bend).reshape(len(bend), -1).mean(axis=1)
+        if np.mean(worst / np.maximum(scale, np.finfo(np.float32).tiny)) > RESOLVED**2:
+            return False
+    return True
+
+
 def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, ModelConfig]:
     if task.observes_outputs:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
-    config = replace(config, octaves=0) if columns.is_shared(data.x) else config
+    fixed = columns.is_shared(data.x) and not moves(data, task)
+    config = replace(config, octaves=0) if fixed else config
     elsewhere = task.queries_elsewhere or not data.same_points
     return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
 
@@ -133,12 +166,15 @@ def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
     large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
     same = columns.is_shared(data.x) and data.same_points and not task.observes_outputs
     fixed = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
+    jitter = fixed and moves(data, task)
+    fixed = fixed and not jitter
     return Recipe(
         epochs=max(1, round(STEPS / -(-samples // batch))),
         batch=batch,
         loss="relative_mae" if task.observes_outputs else "relative_l2",
         queries=QUERIES if large and pointwise and kind == "lno" else None,
         point_dropout=DROPOUT if fixed else 0.0,
+        jitter=JITTER if jitter else 0.0,
         weight_decay=DECAY if fixed and kind == "lno_plus" else Recipe.weight_decay,
         weighted=data.weights is not None or data.query_weights is not None,
     )

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lno.data import Batch, Spec
 
+AT_ONCE = 2**27  # numbers that are gathered from neighbours, half a gigabyte
 INTERPOLATED = ("x", "u", "y", "background", "observed_background")
 
 
@@ -53,7 +54,9 @@ def jittered(
     sources, shares = stencils(moves.to(batch.x.device, non_blocking=True), grid, periodic)
 
     def interpolated(values: Tensor) -> Tensor:
-        return torch.einsum("bnkc,nk->bnc", values[:, sources], shares.to(values.dtype))
+        each = max(1, AT_ONCE // (values[:, :1].numel() * sources.shape[1] or 1))
+        pairs = zip(sources.split(each), shares.to(values.dtype).split(each), strict=True)
+        return torch.cat([torch.einsum("bnkc,nk->bnc", values[:, s], w) for s, w in pairs], dim=1)
 
     moved = batch.each(interpolated, INTERPOLATED)
     return replace(moved, x_query=moved.x)

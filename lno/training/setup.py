@@ -109,6 +109,8 @@ def set_up(
         sizes = chosen.config if config is None else config
         seeds = range(seed, seed + members)
         nets = new_models(chosen.model, sizes, seeds, prepared, normalizers, task)
+    if nets[0].needs_grid:
+        how = on_the_grid(how, recipe)
     require_capable(nets[0], chosen.model, demand(nets[0], prepared, task, how))
     validated = None if held_out is None else require_alike(prepared, task.prepare(held_out))
     training = Training(
@@ -127,6 +129,18 @@ def set_up(
         total_steps=steps or 0,
     )
     return Setup(training, chosen.model, used, known)
+
+
+def on_the_grid(chosen: Recipe, asked: Recipe | Mapping[str, Any] | None) -> Recipe:
+    """A recipe without what a model that needs the whole grid cannot take, unless it was asked for.
+
+    >>> on_the_grid(Recipe(jitter=0.5, point_dropout=0.3), {"point_dropout": 0.3})
+    Recipe(...point_dropout=0.3, jitter=0.0...)
+    """
+    if isinstance(asked, Recipe):
+        return chosen
+    keys = [key for key in ("jitter", "point_dropout") if key not in (asked or {})]
+    return chosen.changed(dict.fromkeys(keys, 0.0))
 
 
 def choice(

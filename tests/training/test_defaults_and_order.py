@@ -87,6 +87,40 @@ def test_many_points_that_all_samples_share_are_not_learned_by_heart() -> None:
     assert (changed.queries, changed.point_dropout) == (None, 0.0)
 
 
+def test_points_of_a_grid_that_resolves_the_outputs_move() -> None:
+    """In place of dropout, decay and coarse features, which rough fields and clouds keep."""
+    smooth = lines(9, 200, grid=(200,))
+    rough = smooth.replace(y=np.random.default_rng(0).normal(size=(9, 200, 1)))
+    frames = Fields(smooth.x, smooth.u, y=np.zeros((9, 200, 2)), grid=(200,))
+    kept = (0.0, 0.3, 0.1, 0)
+    for data, task, expected in (
+        (smooth, Steady(), (0.5, 0.0, Recipe().weight_decay, MEDIUM.octaves)),
+        (rough, Steady(), kept),
+        (lines(9, 200), Steady(), kept),  # not known to be a grid
+        (frames, Rollout(2), kept),
+    ):
+        found = choose(data, task)
+        recipe, config = found.recipe, found.config
+        assert isinstance(config, LNOPlusConfig)
+        got = (recipe.jitter, recipe.point_dropout, recipe.weight_decay, config.octaves)
+        assert got == expected
+    assert choose(smooth, Steady(), model="transolver").recipe.jitter == 0.0
+    assert choose(smooth, Completion(RandomRatio(0.1))).recipe.jitter == 0.0
+
+
+def test_models_that_need_the_grid_are_trained_on_it_by_default() -> None:
+    """What the rule chose for other sizes of the model gives way; what was asked for does not."""
+    x = np.stack(np.meshgrid(*[np.linspace(0, 1, 12)] * 2, indexing="ij"), -1).reshape(144, 2)
+    data = Fields(x, np.ones((4, 1, 1)) * x[:, :1], y=np.ones((4, 1, 1)) * x[:, 1:], grid=(12, 12))
+    sizes = {"width": 8, "latents": 4, "rounds": 1, "local": 3}
+    how = {"model": "lno_plus", "config": sizes, "device": "cpu", "progress": False, "epochs": 1}
+    used = Operator.fit(data, **how).provenance["recipe"]
+    assert (used["jitter"], used["point_dropout"]) == (0.0, 0.0)
+    for asked in ({"jitter": 0.5}, {"point_dropout": 0.3}, Recipe(jitter=0.5)):
+        with pytest.raises(ValueError, match=r"needs .* the grid"):
+            Operator.fit(data, recipe=asked, **how)
+
+
 @pytest.mark.parametrize(("interval", "increments"), [(0.2, True), (3.0, False)])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 def test_rollouts_learn_increments_where_frames_change_little(
