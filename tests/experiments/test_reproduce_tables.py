@@ -14,10 +14,12 @@ from command_line import lno
 from deformed import shrink_presets
 from small_forward import PAPER, train_missing
 
-from lno import Fields
+from lno import Fields, Operator, Recipe
 from lno.experiments import datasets, efficiency, forward, paper, plan, resolution
 from lno.experiments.runs import RunSpec
 from lno.ledger import Run
+from lno.problems import Darcy
+from lno.problems.make import make
 
 
 def test_the_table_shows_means_ratios_and_gaps(small: Path) -> None:
@@ -197,3 +199,19 @@ def test_the_report_shows_what_there_is_and_what_is_missing(
     for text in ("Navier–Stokes", "frame by frame", "median error, frames"):
         assert text in page
     assert "://" not in page  # opens anywhere, also without a network
+
+
+def test_sizes_of_points_count_in_the_encoder_alone() -> None:
+    """Errors on finer grids are those of the paper, in which every point counts equally."""
+    data = resolution.weighted(make(Darcy(15, 2), 4, seed=0))
+    assert np.asarray(data.weights).min() < np.asarray(data.weights).max()
+    small = {"width": 8, "latents": 4, "rounds": 1}
+    recipe = Recipe(epochs=1, weighted=True)
+    op = Operator.fit(
+        data, model="lno_plus", config=small, recipe=recipe, device="cpu", progress=False
+    )
+    found = op.predict(data)
+    assert np.abs(found - op.predict(data.replace(weights=None, query_weights=None))).max() > 0
+    y = np.asarray(data.y)
+    errors = np.linalg.norm(found - y, axis=(1, 2)) / np.linalg.norm(y, axis=(1, 2))
+    assert op.evaluate(data)["relative_l2"] == pytest.approx(errors.mean(), rel=1e-5)
