@@ -82,10 +82,10 @@ def stencils(
             place, middle = place.clamp(0, size - 1), middle.clamp(1, max(1, size - 2))
         t = (place - middle)[:, None]
         if size > 2:
-            neighbours = torch.tensor([-1, 0, 1], device=moves.device)
+            neighbours = torch.arange(-1, 2, device=moves.device)
             parts = torch.cat((t * (t - 1) / 2, 1 - t * t, t * (t + 1) / 2), dim=-1)
         else:  # a line, or a single point
-            neighbours = torch.tensor([-1, 0], device=moves.device)
+            neighbours = torch.arange(-1, 1, device=moves.device)
             parts = torch.cat((-t, 1 + t), dim=-1)
         along = (middle[:, None] + neighbours).remainder(size)
         sources = (size * sources[:, :, None] + along[:, None]).flatten(1)
