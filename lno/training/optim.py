@@ -2,7 +2,8 @@
 
 The numbers that change from step to step come as a tensor, so a CUDA graph can hold the update even
 where beta1 is cycled, as in the paper's recipe. The weights of several models share the buffer, and
-Muon treats all matrices of one shape at once. `benchmarks/optimizer.py` compares it with torch's.
+Muon treats all matrices of one shape at once, and on a GPU those of similar shapes (`muon.py`).
+`benchmarks/optimizer.py` compares it with torch's.
 """
 
 from __future__ import annotations
