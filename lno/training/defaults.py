@@ -12,8 +12,8 @@ Why:
   gains from values at the query points is not there to gain. After equal time, `lno` was more
   accurate (`benchmarks/sensors.py`).
 - **All others.** At the same time of training, `lno_plus` was more accurate than `lno` on four sets
-  of data out of five, two of them with 100 samples, and as accurate on the fifth
-  (`benchmarks/defaults.py`; the numbers are in docs/training.md). Its full size takes a GPU.
+  of data out of five, two of them with 100 samples (`benchmarks/defaults.py`; the numbers are in
+  docs/training.md). Its full size takes a GPU.
 
 A step has 4 to 16 samples, more where there are more: gradients are less noisy, and there are still
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
