@@ -30,6 +30,7 @@ A rollout learns increments where frames change little from one to the next (`ro
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -122,7 +123,7 @@ def rollout_for(data: Fields, task: Rollout) -> Rollout:
 
 
 def moves(data: Fields, task: Task) -> bool:
-    """Whether points move in training: on a grid that resolves the outputs, for a steady map.
+    """Whether points move in training: many, on a grid that resolves the outputs of a steady map.
 
     It resolves them if the mean of two neighbours along an axis is nearly the value between them,
     in the first samples. That of the inputs does not matter: coefficients may jump.
@@ -134,7 +135,9 @@ def moves(data: Fields, task: Task) -> bool:
     (True, False)
     """
     grid = data.spec.grid
-    if grid is None or min(grid) < 3 or not data.same_points or not isinstance(task, Steady):
+    if grid is None or min(grid) < 3 or math.prod(grid) < ENOUGH:
+        return False
+    if not data.same_points or not isinstance(task, Steady):
         return False
     assert data.y is not None
     count = max(1, min(COMPARED, len(data), LOOKED_AT // columns.sample(data.y, 0).size))

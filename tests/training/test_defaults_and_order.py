@@ -104,6 +104,8 @@ def test_points_of_a_grid_that_resolves_the_outputs_move() -> None:
         assert isinstance(config, LNOPlusConfig)
         got = (recipe.jitter, recipe.point_dropout, recipe.weight_decay, config.octaves)
         assert got == expected
+    few = choose(lines(9, 16, grid=(16,)), Steady())
+    assert few.recipe.jitter == 0.0 and few.config == replace(MEDIUM, octaves=0)
     assert choose(smooth, Steady(), model="transolver").recipe.jitter == 0.0
     assert choose(smooth, Completion(RandomRatio(0.1))).recipe.jitter == 0.0
 
