@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,6 +66,11 @@ def measured(row: Row, data: Any, fine: Any) -> dict[str, Any]:
     }
 
 
+def known(result: Path) -> dict[str, Any]:
+    """The rows measured so far, by label."""
+    return {row["label"]: row for row in read_json(result)["rows"]} if result.exists() else {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", nargs="*", metavar="LABEL", choices=ROWS)
@@ -75,11 +81,11 @@ def main() -> None:
     fine = make(Darcy(FINE, 1), TEST, seed=0, first=setting.train)
     for label in options.rows or ROWS:
         # Read anew: another process may have added rows.
-        rows = {row["label"]: row for row in read_json(result)["rows"]} if result.exists() else {}
+        rows = known(result)
         if label in rows:
             continue
         found = {"label": label, **measured(ROWS[label], data, fine)}
-        rows = {row["label"]: row for row in read_json(result)["rows"]} if result.exists() else {}
+        rows = known(result)
         rows[label] = found
         shown = {n: f"{100 * error:.2f} %" for n, error in found["relative_l2"].items()}
         print(f"{label:32s} {shown}", flush=True)

@@ -72,8 +72,13 @@ def trapezoidal_weights(
     ([0.25, 0.5, 0.25], [0.25, 0.25, 0.25, 0.25])
     """
     sizes = as_shape("shape", shape)
+    closed = tuple(periodic) or (False,) * len(sizes)
+    if len(closed) != len(sizes):
+        raise ValueError(
+            f"periodic: expected one value for each axis of the grid {sizes}, got {closed}"
+        )
     weights = np.ones(1)
-    for n, wraps in zip(sizes, periodic or (False,) * len(sizes), strict=True):
+    for n, wraps in zip(sizes, closed, strict=True):
         along = np.ones(n)
         if not wraps and n > 1:
             along[[0, -1]] = 0.5

@@ -122,7 +122,7 @@ def rollout_for(data: Fields, task: Rollout) -> Rollout:
     return replace(task, increments=bool(ratio.mean() < 1))
 
 
-def moves(data: Fields, task: Task) -> bool:
+def can_jitter(data: Fields, task: Task) -> bool:
     """Whether points move in training: many, on a grid that resolves the outputs of a steady map.
 
     It resolves them if the mean of two neighbours along an axis is nearly the value between them,
@@ -131,7 +131,7 @@ def moves(data: Fields, task: Task) -> bool:
     >>> x = np.linspace(0, 1, 100)[:, None]
     >>> smooth = Fields(x, y=np.sin(9 * x)[None], grid=(100,))
     >>> rough = smooth.replace(y=np.random.default_rng(0).normal(size=(1, 100, 1)))
-    >>> moves(smooth, Steady()), moves(rough, Steady())
+    >>> can_jitter(smooth, Steady()), can_jitter(rough, Steady())
     (True, False)
     """
     grid = data.spec.grid
@@ -155,7 +155,7 @@ def _model(data: Fields, task: Task, device: torch.device | str) -> tuple[str, M
     if task.observes_outputs:
         return "lno", SMALL
     config = MEDIUM if torch.device(device).type == "cpu" else LNOPlusConfig()
-    fixed = columns.is_shared(data.x) and not moves(data, task)
+    fixed = columns.is_shared(data.x) and not can_jitter(data, task)
     config = replace(config, octaves=0) if fixed else config
     elsewhere = task.queries_elsewhere or not data.same_points
     return "lno_plus", LNOPlus.for_other_points(config) if elsewhere else config
@@ -169,7 +169,7 @@ def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
     large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
     same = columns.is_shared(data.x) and data.same_points and not task.observes_outputs
     fixed = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
-    jitter = fixed and moves(data, task)
+    jitter = fixed and can_jitter(data, task)
     fixed = fixed and not jitter
     return Recipe(
         epochs=max(1, round(STEPS / -(-samples // batch))),

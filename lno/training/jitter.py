@@ -30,14 +30,14 @@ def jittered(
 ) -> Batch:
     """The batch at points near those of its grid, the same in every sample.
 
-    A point moves by up to `reach` spacings along each axis, times a number from 0 to 1 that is
+    A point moves by up to `reach` spacings along each axis, times an amplitude from 0 to 1 that is
     drawn for the step: some steps are nearly on the grid. No point leaves the domain.
 
     Args:
         batch: samples on a grid, whose query points are the observed points.
         spec: of the data, which says what the grid is. Periodic axes go round: beyond the last
             point comes the first.
-        reach: the longest way of a point along an axis, in spacings.
+        reach: the largest move of a point along an axis, in spacings.
         generator: on the CPU.
 
     >>> x = torch.linspace(0, 1, 11).view(1, 11, 1)
@@ -49,8 +49,8 @@ def jittered(
     """
     grid = spec.grid or ()
     periodic = spec.periodic or (False,) * len(grid)
-    way, points = torch.rand((), generator=generator) * reach, batch.x.shape[1]
-    moves = way * (2 * torch.rand(points, len(grid), generator=generator) - 1)
+    amplitude, points = torch.rand((), generator=generator), batch.x.shape[1]
+    moves = reach * amplitude * (2 * torch.rand(points, len(grid), generator=generator) - 1)
     sources, shares = stencils(moves.to(batch.x.device, non_blocking=True), grid, periodic)
 
     def interpolated(values: Tensor) -> Tensor:

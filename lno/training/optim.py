@@ -95,7 +95,7 @@ class Optimizer:
         self.segments = [_segments(own, starts) for own in self.parameters]
         self.padding = self.gradient.new_zeros(ALIGNMENT)
         self.by_muon = slice(ends[len(decayed) + len(undecayed)], ends[-1])
-        self.matrices, self.momenta = (  # Muon's, one tensor for all of one shape
+        self.matrices, self.matrix_gradients = (  # Muon's, one tensor for all of one shape
             _by_shape(buffer[self.by_muon], matrices) for buffer in (self.values, self.gradient)
         )
         on_gpu = like.device.type == "cuda"
@@ -157,7 +157,7 @@ class Optimizer:
         if self.weight_decay:
             p.mul_(1 - rate * (MUON_FACTOR * self.weight_decay))
         for stack in self.stacks:
-            found = orthogonal_together([self.momenta[k] for k in stack])
+            found = orthogonal_together([self.matrix_gradients[k] for k in stack])
             for k, direction in zip(stack, found, strict=True):
                 rows, columns = direction.shape[-2:]
                 factor = MUON_FACTOR * math.sqrt(max(1, rows / columns))

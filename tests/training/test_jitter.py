@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -118,6 +119,21 @@ def test_frames_move_together() -> None:
     tiny = {"width": 8, "latents": 4, "rounds": 1}
     op = Operator.fit(data, task=Rollout(2), model="lno_plus", config=tiny, recipe=recipe, **CPU)
     assert np.isfinite(op.evaluate(data)["relative_l2"])
+
+
+def test_a_paused_run_resumes_with_the_same_moves(tmp_path: Path) -> None:
+    tiny = {"width": 8, "latents": 4, "rounds": 1}
+    how = {"model": "lno_plus", "config": tiny, "recipe": Recipe(epochs=3, jitter=0.5), **CPU}
+    whole = Operator.fit(waves(9), **how)
+    Operator.fit(waves(9), folder=tmp_path, pause_after=0.0, **how)
+    resumed = Operator.fit(waves(9), folder=tmp_path, resume=True, **how)
+    for name, values in whole.model.state_dict().items():
+        assert torch.equal(values, resumed.model.state_dict()[name])
+
+
+def test_weights_for_another_number_of_axes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"periodic: expected one value for each axis"):
+        trapezoidal_weights((3, 4), (True,))
 
 
 def test_what_has_no_grid_is_refused() -> None:
