@@ -15,13 +15,14 @@ results/benchmarks/small_ladder_PROBLEM.json.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lno import Operator, Rollout
+from lno import Fields, Operator, Rollout
 from lno.data.symmetry import Symmetry
 from lno.experiments.ours import LNO_PLUS
 from lno.files import read_json, write_json
@@ -47,6 +48,18 @@ class Setting:
     test: int = 200
     epochs: int = 10
     batch: int = 4
+
+    def data(self) -> tuple[Fields, Fields]:
+        """Training and test samples."""
+        training, test = make(self.problem, self.train + self.test, seed=0).split(
+            self.train, self.test
+        )
+        return training, test
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What a file says of it."""
+        return {"epochs": self.epochs, "samples": self.train}
 
 
 @dataclass(frozen=True)
@@ -107,48 +120,82 @@ ON_GRIDS = {"linear schedule, 5 × 5 convolution": Row(config=LOCAL, recipe=LINE
 ROWS = {"elasticity": PLAIN, "darcy": {**PLAIN, **ON_GRIDS}, "ns2d": ROLLOUTS}
 
 
+def trained(problem: str, setting: Setting, row: Row, data: Fields) -> Operator:
+    """The operator of a row."""
+    preset = LNO_PLUS["fast"][problem]
+    recipe = replace(preset.recipe, epochs=setting.epochs, batch=setting.batch, schedule="onecycle")
+    task = preset.task
+    if isinstance(task, Rollout):
+        task = replace(task, increments=False)
+    return Operator.fit(
+        data,
+        task=replace(task, **row.task),
+        model=row.model,
+        config=row.config,
+        recipe=recipe.changed(row.recipe),
+        symmetries=setting.symmetries,
+        validation=0.0,
+        device="cpu",
+        seed=row.seed,
+        progress=False,
+    )
+
+
+def summary(operator: Operator, errors: dict[str, Any]) -> dict[str, Any]:
+    """What a file says of an operator."""
+    return {
+        "parameters": operator.parameters,
+        **errors,
+        "seconds": operator.provenance["seconds"],
+        "hardware": operator.provenance["hardware"],
+    }
+
+
+def add_rows(
+    result: Path,
+    known: Mapping[str, Row],
+    labels: Sequence[str] | None,
+    measure: Callable[[Row], dict[str, Any]],
+    setting: dict[str, Any],
+) -> None:
+    """Measure the rows that a file lacks, and write it after each of them.
+
+    Args:
+        result: the file.
+        known: all rows, in their order.
+        labels: the rows that are asked for; None: all.
+        measure: from a row to what is written beside its label.
+        setting: what holds for all rows.
+    """
+
+    def there() -> dict[str, Any]:  # another process may have added rows
+        return {r["label"]: r for r in read_json(result)["rows"]} if result.exists() else {}
+
+    for label in labels or known:
+        if label in there():
+            continue
+        row = {"label": label, **measure(known[label])}
+        print(f"{label:48s}", row["relative_l2"], flush=True)
+        rows = there() | {label: row}
+        ordered = [rows[name] for name in known if name in rows]
+        write_json(result, {"rows": ordered, **setting})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("problem", choices=SETTINGS)
     parser.add_argument("--rows", nargs="*", metavar="LABEL")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    setting, known = SETTINGS[options.problem], ROWS[options.problem]
+    setting = SETTINGS[options.problem]
+    training, test = setting.data()
+
+    def measure(row: Row) -> dict[str, Any]:
+        operator = trained(options.problem, setting, row, training)
+        return summary(operator, {"relative_l2": operator.evaluate(test)["relative_l2"]})
+
     result = RESULTS / f"small_ladder_{options.problem}.json"
-    rows = {row["label"]: row for row in read_json(result)["rows"]} if result.exists() else {}
-    data = make(setting.problem, setting.train + setting.test, seed=0)
-    train, test = data.split(setting.train, setting.test)
-    preset = LNO_PLUS["fast"][options.problem]
-    recipe = replace(preset.recipe, epochs=setting.epochs, batch=setting.batch, schedule="onecycle")
-    for label in options.rows or known:
-        if label in rows:
-            continue
-        row, task = known[label], preset.task
-        if isinstance(task, Rollout):
-            task = replace(task, increments=False)
-        operator = Operator.fit(
-            train,
-            task=replace(task, **row.task),
-            model=row.model,
-            config=row.config,
-            recipe=recipe.changed(row.recipe),
-            symmetries=setting.symmetries,
-            validation=0.0,
-            device="cpu",
-            seed=row.seed,
-            progress=False,
-        )
-        rows[label] = {
-            "label": label,
-            "parameters": operator.parameters,
-            "relative_l2": operator.evaluate(test)["relative_l2"],
-            "seconds": operator.provenance["seconds"],
-            "hardware": operator.provenance["hardware"],
-        }
-        print(f"{label:48s} {100 * rows[label]['relative_l2']:.2f} %", flush=True)
-        ordered = [rows[name] for name in known if name in rows]
-        measured = {"rows": ordered, "epochs": setting.epochs, "samples": setting.train}
-        write_json(result, measured)
+    add_rows(result, ROWS[options.problem], options.rows, measure, setting.recorded)
 
 
 if __name__ == "__main__":
