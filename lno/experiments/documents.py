@@ -294,6 +294,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     "models": model_table.table,
     "streaming": streaming_table,
     "small_ladder": ladder.small_table,
+    "small_overfitting": ladder.overfitting_table,
     "tried": ladder.tried_table,
     "small_resolution": resolution.small_table,
     "defaults": defaults_table,

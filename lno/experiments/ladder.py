@@ -31,11 +31,13 @@ WITHOUT: dict[str, Changes] = {
     "frames for increments": (("increments", False),),
 }
 WITH: dict[str, Changes] = {"with a local convolution": (("local", 5),)}
-LARGER: dict[str, Changes] = {  # not required
+FURTHER: dict[str, Changes] = {  # not required
+    "weight decay 0.1": (("weight_decay", 0.1),),
     "eight rounds": (("rounds", 8),),
     "512 latent positions": (("latents", 512),),
 }
 SMALL = ("elasticity", "darcy", "ns2d")  # problems of the small models
+LONG = ("darcy", "elasticity")  # those of their long training
 OTHERS = ("lno", "transolver")  # with the same recipe, but for the schedule of LNO
 
 
@@ -53,7 +55,7 @@ def _applies(problem: str, changes: Changes) -> bool:
 
 def _spec(problem: str, changes: Changes = (), model: str = "lno_plus") -> RunSpec:
     required = REQUIRED[problem] if model == "lno_plus" and changes not in WITH.values() else 1
-    required = 0 if changes in LARGER.values() else required
+    required = 0 if changes in FURTHER.values() else required
     return RunSpec(
         problem, model, "fast", EPOCHS[problem], "mixed", changes=changes, required=required
     )
@@ -62,7 +64,7 @@ def _spec(problem: str, changes: Changes = (), model: str = "lno_plus") -> RunSp
 ROWS: dict[str, dict[str, RunSpec]] = {
     **{
         label: {p: _spec(p, changes) for p in EPOCHS if _applies(p, changes)}
-        for label, changes in (WITHOUT | WITH | LARGER).items()
+        for label, changes in (WITHOUT | WITH | FURTHER).items()
     },
     **{model_name(model): {p: _spec(p, model=model) for p in EPOCHS} for model in OTHERS},
 }
@@ -141,6 +143,39 @@ def small_table(results: Path) -> Table:
     ]
     header = ["relative L2, %", *(PROBLEMS[problem].title for problem in SMALL)]
     return Table("Ablations of LNO+, small models", header, rows, notes)
+
+
+def overfitting_table(results: Path) -> Table:
+    """Errors of small models after long training, on test samples and on training samples."""
+    measured = {
+        problem: read_json(results / "benchmarks" / f"small_overfitting_{problem}.json")
+        for problem in LONG
+    }
+    found = {p: {r["label"]: r for r in content["rows"]} for p, content in measured.items()}
+    rows = [
+        [
+            label,
+            *(
+                f"{100 * found[p][label][key]:.2f}" if label in found[p] else UNASKED
+                for p in LONG
+                for key in ("relative_l2", "training")
+            ),
+        ]
+        for label in dict.fromkeys(label for own in found.values() for label in own)
+    ]
+    trained = "; ".join(
+        f"{PROBLEMS[problem].title}: {content['samples']:,} samples, {content['epochs']} epochs"
+        for problem, content in measured.items()
+    )
+    note = (
+        "The LNO+ of the table above with the linear schedule, and changes of it; on Darcy flow "
+        f"with 22 × 22 points. One seed. {trained}. "
+        f"{measured[LONG[0]]['rows'][0]['hardware']}. "
+        "`python benchmarks/small_overfitting.py PROBLEM`"
+    )
+    titles = [PROBLEMS[problem].title for problem in LONG]
+    header = [f"{title}, {kind}" for title in titles for kind in ("test", "training")]
+    return Table("Long training of small models", ["relative L2, %", *header], rows, [note])
 
 
 def tried_table(results: Path) -> Table:
