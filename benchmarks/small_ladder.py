@@ -175,7 +175,9 @@ def add_rows(
         if label in there():
             continue
         row = {"label": label, **measure(known[label])}
-        print(f"{label:48s}", row["relative_l2"], flush=True)
+        errors = row["relative_l2"]
+        shown = errors.values() if isinstance(errors, dict) else [errors]
+        print(f"{label:48s}", *(f"{100 * error:.2f} %" for error in shown), flush=True)
         rows = there() | {label: row}
         ordered = [rows[name] for name in known if name in rows]
         write_json(result, {"rows": ordered, **setting})

@@ -27,15 +27,10 @@ LONG = {
 }
 EVERY = 5  # of the training samples are tested
 DECAY: dict[str, Any] = {**LINEAR, "weight_decay": 0.1}
-PLAIN = {
-    "LNO+": Row(recipe=LINEAR),
-    "weight decay 0.1": Row(recipe=DECAY),
-    "weight decay 0.3": Row(recipe={**LINEAR, "weight_decay": 0.3}),
-}
-LOCAL = replace(PLUS, local=5)
+PLAIN = {"LNO+": Row(recipe=LINEAR), "weight decay 0.1": Row(recipe=DECAY)}
 ON_GRIDS = {
-    "5 × 5 convolution": Row(config=LOCAL, recipe=LINEAR),
-    "5 × 5 convolution, weight decay 0.1": Row(config=LOCAL, recipe=DECAY),
+    "weight decay 0.3": Row(recipe={**LINEAR, "weight_decay": 0.3}),
+    "5 × 5 convolution, weight decay 0.1": Row(config=replace(PLUS, local=5), recipe=DECAY),
     "eight rounds, weight decay 0.1": Row(config=replace(PLUS, rounds=8), recipe=DECAY),
 }
 ROWS = {"darcy": {**PLAIN, **ON_GRIDS}, "elasticity": PLAIN}
