@@ -82,10 +82,13 @@ def main() -> None:
         sets["darcy_small, 1,000 samples"] = darcy_small(options.darcy_small)
     if options.holed:
         sets["holed_poisson, 100 geometries"] = holed_poisson(options.holed)
-    rows = read_json(RESULT)["rows"] if RESULT.exists() else []
+    known = read_json(RESULT)["rows"] if RESULT.exists() else []
+    rows = {(row["data"], row["model"]): row for row in known}
+    names = dict.fromkeys((*(row["data"] for row in known), *sets))  # also those not given now
+    order = [(name, model) for name in names for model in (*MODELS, DROPOUT)]
     for name, (train, test, finer) in sets.items():
         for model in MODELS if finer is None else (*MODELS, DROPOUT):
-            if any((row["data"], row["model"]) == (name, model) for row in rows):
+            if (name, model) in rows:
                 continue
             kind = model.split()[0]
             # Without its grid, these are points like any others.
@@ -111,9 +114,9 @@ def main() -> None:
                 "finer": None if finer is None else operator.evaluate(finer)["relative_l2"],
                 "hardware": operator.provenance["hardware"],
             }
-            rows.append(row)
+            rows[name, model] = row
             print(f"{name:28s} {model:21s} {100 * row['relative_l2']:.2f} %", flush=True)
-            write_json(RESULT, {"rows": rows})
+            write_json(RESULT, {"rows": [rows[key] for key in order if key in rows]})
 
 
 if __name__ == "__main__":
