@@ -4,7 +4,6 @@ The rule of `lno.training.defaults` rests on this table. Sets of our own: Darcy 
 points with few and many samples, and Elasticity with few geometries. Sets of others, if their files
 are given: `darcy_small.npz` of neuraloperator (16 × 16 points) and `holed_poisson.npz` of PINA (a
 mesh of its own in every sample). On grids, errors on one of half the spacing are measured, too.
-Rows that were measured before are kept. Nothing else should run meanwhile.
 
     python benchmarks/defaults.py --minutes 2
     python benchmarks/defaults.py --darcy-small darcy_small.npz --holed holed_poisson.npz
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 
 from lno import Fields, Operator, grid
-from lno.files import read_json, write_json
+from lno.files import write_json
 from lno.problems import Darcy, Elasticity
 from lno.problems.make import make
 from lno.tasks import Steady
@@ -82,14 +81,9 @@ def main() -> None:
         sets["darcy_small, 1,000 samples"] = darcy_small(options.darcy_small)
     if options.holed:
         sets["holed_poisson, 100 geometries"] = holed_poisson(options.holed)
-    known = read_json(RESULT)["rows"] if RESULT.exists() else []
-    rows = {(row["data"], row["model"]): row for row in known}
-    names = dict.fromkeys((*(row["data"] for row in known), *sets))  # also those not given now
-    order = [(name, model) for name in names for model in (*MODELS, DROPOUT)]
+    rows = []
     for name, (train, test, finer) in sets.items():
         for model in MODELS if finer is None else (*MODELS, DROPOUT):
-            if (name, model) in rows:
-                continue
             kind = model.split()[0]
             # Without its grid, these are points like any others.
             known = train.replace(grid=None) if model == DROPOUT else train
@@ -114,9 +108,9 @@ def main() -> None:
                 "finer": None if finer is None else operator.evaluate(finer)["relative_l2"],
                 "hardware": operator.provenance["hardware"],
             }
-            rows[name, model] = row
+            rows.append(row)
             print(f"{name:28s} {model:21s} {100 * row['relative_l2']:.2f} %", flush=True)
-            write_json(RESULT, {"rows": [rows[key] for key in order if key in rows]})
+            write_json(RESULT, {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -51,9 +51,8 @@ class Setting:
 
     def data(self) -> tuple[Fields, Fields]:
         """Training and test samples."""
-        training, test = make(self.problem, self.train + self.test, seed=0).split(
-            self.train, self.test
-        )
+        samples = make(self.problem, self.train + self.test, seed=0)
+        training, test = samples.split(self.train, self.test)
         return training, test
 
     @property
@@ -168,17 +167,17 @@ def add_rows(
         setting: what holds for all rows.
     """
 
-    def there() -> dict[str, Any]:  # another process may have added rows
+    def measured() -> dict[str, Any]:  # another process may have added rows
         return {r["label"]: r for r in read_json(result)["rows"]} if result.exists() else {}
 
     for label in labels or known:
-        if label in there():
+        if label in measured():
             continue
         row = {"label": label, **measure(known[label])}
         errors = row["relative_l2"]
         shown = errors.values() if isinstance(errors, dict) else [errors]
         print(f"{label:48s}", *(f"{100 * error:.2f} %" for error in shown), flush=True)
-        rows = there() | {label: row}
+        rows = measured() | {label: row}
         ordered = [rows[name] for name in known if name in rows]
         write_json(result, {"rows": ordered, **setting})
 

@@ -168,7 +168,7 @@ def overfitting_table(results: Path) -> Table:
         for problem, content in measured.items()
     )
     note = (
-        "The LNO+ of the table above with the linear schedule, and changes of it; on Darcy flow "
+        "LNO+ of width 64 with 64 latent positions and the linear schedule; on Darcy flow "
         f"with 22 × 22 points. One seed. {trained}. "
         f"{measured[LONG[0]]['rows'][0]['hardware']}. "
         "`python benchmarks/small_overfitting.py PROBLEM`"
@@ -188,7 +188,8 @@ def tried_table(results: Path) -> Table:
         title = PROBLEMS[r["problem"]].title
         rows.append([r["change"], title, f"{error:.2f}", f"{whole:.2f}", seeds, f"`{r['commit']}`"])
     note = (
-        "Relative L2 with and without the change, in the setting of the table above; the commit "
+        "Relative L2 with and without the change, in the setting of the table above (on "
+        "Navier–Stokes with increments and the linear schedule); the commit "
         "is that of the LNO+ that was changed. Seeds: with and without the change, where there is "
         "more than one. The code of these changes is not in the package, so no command repeats "
         f"these rows. {content['hardware']}."

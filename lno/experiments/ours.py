@@ -5,8 +5,8 @@ convolution, which needs a grid. What they have in common: Muon, a linear decay 
 rate, the loss in physical units, symmetries of the problem, periodic coordinates as cos and sin. On
 Darcy the loss has a part for the gradient, as Transolver's has. On NS2d they learn increments.
 
-Long runs on Darcy overfit, so weights decay there. On Elasticity, decay makes errors larger
-(`benchmarks/small_overfitting.py`).
+In long runs on Darcy weights decay, because small models overfit there. On Elasticity, decay makes
+errors larger (`benchmarks/small_overfitting.py`).
 
 LNO keeps the one-cycle schedule, with which it is more accurate in short runs.
 """

@@ -19,12 +19,11 @@ A step has 4 to 16 samples, more where there are more: gradients are less noisy,
 some hundred steps in an epoch. There are as many epochs as give about 10,000 steps. The points of
 data that have weights count by them.
 
-Where all samples have the same points, a model overfits to these and errs between them. If the
-points form a grid that resolves the outputs, they move at random in every step, by up to half a
-spacing (`benchmarks/small_resolution.py`). If not, a step leaves out three of ten, and `lno_plus`
-has no Fourier features, whose shorter waves are arbitrary between such points. In both cases the
-weights of `lno_plus` decay, since long runs overfit otherwise. With geometries that differ, decay
-makes errors larger (`benchmarks/small_overfitting.py`).
+Where all samples have the same points, a model learns these by heart otherwise, and errs between
+them. If the points form a grid that resolves the outputs, they move at random in every step, by up
+to half a spacing (`benchmarks/small_resolution.py`). If not, a step leaves out three of ten. Then
+`lno_plus` has no Fourier features, whose shorter waves are arbitrary between such points, and its
+weights decay.
 
 A rollout learns increments where frames change little from one to the next (`rollout_for`).
 """
@@ -169,15 +168,16 @@ def _recipe(data: Fields, task: Task, kind: str) -> Recipe:
     pointwise = cls is not None and cls.predicts_anywhere and not cls.queries_interact
     large = columns.sizes(data.x_query, len(data)).max() >= MANY_POINTS
     same = columns.is_shared(data.x) and data.same_points and not task.observes_outputs
-    shared = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
-    jitter = shared and can_jitter(data, task)
+    fixed = same and pointwise and len(columns.sample(data.x, 0)) >= ENOUGH
+    jitter = fixed and can_jitter(data, task)
+    fixed = fixed and not jitter
     return Recipe(
         epochs=max(1, round(STEPS / -(-samples // batch))),
         batch=batch,
         loss="relative_mae" if task.observes_outputs else "relative_l2",
         queries=QUERIES if large and pointwise and kind == "lno" else None,
-        point_dropout=DROPOUT if shared and not jitter else 0.0,
+        point_dropout=DROPOUT if fixed else 0.0,
         jitter=JITTER if jitter else 0.0,
-        weight_decay=DECAY if shared and kind == "lno_plus" else Recipe.weight_decay,
+        weight_decay=DECAY if fixed and kind == "lno_plus" else Recipe.weight_decay,
         weighted=data.weights is not None or data.query_weights is not None,
     )

@@ -88,13 +88,13 @@ def test_many_points_that_all_samples_share_are_not_learned_by_heart() -> None:
 
 
 def test_points_of_a_grid_that_resolves_the_outputs_move() -> None:
-    """In place of dropout and coarse features, which rough fields and clouds keep."""
+    """In place of dropout, decay and coarse features, which rough fields and clouds keep."""
     smooth = lines(9, 200, grid=(200,))
     rough = smooth.replace(y=np.random.default_rng(0).normal(size=(9, 200, 1)))
     frames = Fields(smooth.x, smooth.u, y=np.zeros((9, 200, 2)), grid=(200,))
     kept = (0.0, 0.3, 0.1, 0)
     for data, task, expected in (
-        (smooth, Steady(), (0.5, 0.0, 0.1, MEDIUM.octaves)),
+        (smooth, Steady(), (0.5, 0.0, Recipe().weight_decay, MEDIUM.octaves)),
         (rough, Steady(), kept),
         (lines(9, 200), Steady(), kept),  # not known to be a grid
         (frames, Rollout(2), kept),
